@@ -1,0 +1,38 @@
+"""hushprice: prices that learn, and can keep quiet about who taught them.
+
+>>> import hushprice as hp
+>>> market = hp.markets.s1(dim=4)
+>>> policy = hp.policies.ETCDoubling(family=hp.Logistic(), dim=4, prices=(0, 3))
+>>> result = hp.simulate(policy, market, horizon=5_000, replications=4, seed=7)
+>>> 0 < result.summary().mean < 2_000
+True
+"""
+
+from hushprice import estimation, markets, policies
+from hushprice.demand import Family, Linear, Logistic, Poisson
+from hushprice.errors import HushpriceError, InvalidInput, NoMLE, SnapshotError
+from hushprice.estimation import fit
+from hushprice.policies import Pricer
+from hushprice.simulation import Comparison, Result, compare, simulate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Comparison",
+    "Family",
+    "HushpriceError",
+    "InvalidInput",
+    "Linear",
+    "Logistic",
+    "NoMLE",
+    "Poisson",
+    "Pricer",
+    "Result",
+    "SnapshotError",
+    "compare",
+    "estimation",
+    "fit",
+    "markets",
+    "policies",
+    "simulate",
+]

@@ -1,0 +1,168 @@
+"""The GLM families of demand.
+
+A customer with utility ``a = z.alpha`` and price sensitivity ``b = z.beta`` who is offered the price ``p`` has
+``eta = a - b p`` and buys ``y`` with mean ``psi'(eta)`` and variance proportional to ``psi''(eta)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hushprice.errors import Array, InvalidInput, finite, price_range
+from hushprice.kernels import LINEAR, LOGISTIC, POISSON
+from hushprice.kernels import glm as kernel
+
+Numbers = npt.ArrayLike
+
+
+def _floats(*values: Numbers) -> tuple[Array, ...]:
+    return tuple(np.asarray(v, dtype=np.float64) for v in values)
+
+
+def _scalar_or_array(value: Any) -> Any:
+    return float(value) if np.ndim(value) == 0 else value
+
+
+@dataclass(frozen=True)
+class Family:
+    """What every family offers. Each function takes scalars or arrays and broadcasts."""
+
+    name: ClassVar[str]
+    code: ClassVar[int]
+
+    @property
+    def scale(self) -> float:
+        """Standard deviation of the noise where the family has one of its own; 1 otherwise."""
+        return 1.0
+
+    def psi(self, eta: Numbers) -> Any:
+        """psi(eta), the cumulant function."""
+        return _scalar_or_array(kernel.psi_ufunc(self.code, *_floats(eta)))
+
+    def mean(self, eta: Numbers) -> Any:
+        """psi'(eta), the expected demand."""
+        return _scalar_or_array(kernel.mean_ufunc(self.code, *_floats(eta)))
+
+    def curvature(self, eta: Numbers) -> Any:
+        """psi''(eta)."""
+        return _scalar_or_array(kernel.curvature_ufunc(self.code, *_floats(eta)))
+
+    def skewness(self, eta: Numbers) -> Any:
+        """psi'''(eta)."""
+        return _scalar_or_array(kernel.skewness_ufunc(self.code, *_floats(eta)))
+
+    def loglik(self, eta: Numbers, y: Numbers) -> Any:
+        """Log-density of the outcome y, with every constant."""
+        return _scalar_or_array(kernel.loglik_ufunc(self.code, self.scale, *_floats(eta, y)))
+
+    def quantile(self, eta: Numbers, u: Numbers) -> Any:
+        """The outcome that the uniform u stands for, by inversion of the distribution function."""
+        return _scalar_or_array(kernel.draw_ufunc(self.code, self.scale, *_floats(self.mean(eta), u)))
+
+    def sample(self, eta: Numbers, rng: np.random.Generator) -> Any:
+        """Random outcomes, one uniform each."""
+        return self.quantile(eta, rng.random(np.shape(eta)))
+
+    def optimal_price(self, a: Numbers, b: Numbers, prices: tuple[float, float], *, cost: float = 0.0) -> Any:
+        """The price in [low, high] that maximises (p - cost) psi'(a - b p).
+
+        ========  =====================================================
+        logistic  cost + (1 + W(exp(a - b cost - 1))) / b   (Lambert W)
+        linear    (a / b + cost) / 2
+        Poisson   cost + 1 / b
+        ========  =====================================================
+
+        clipped to the range. For b <= 0 demand does not fall with the price and the better end of the range is
+        returned, which is the upper one unless the family is linear with negative demand or every price is
+        below cost.
+
+        >>> round(Logistic().optimal_price(1.0, 1.0, (0.0, 3.0)), 3)
+        1.567
+        """
+        low, high = price_range(prices)
+        cost = finite("cost", cost)
+        return _scalar_or_array(kernel.best_price_ufunc(self.code, *_floats(a, b), cost, low, high))
+
+    def optimal_revenue(self, a: Numbers, b: Numbers, prices: tuple[float, float], *, cost: float = 0.0) -> Any:
+        """The revenue, net of cost, at :meth:`optimal_price`."""
+        low, high = price_range(prices)
+        cost = finite("cost", cost)
+        return _scalar_or_array(kernel.best_profit_ufunc(self.code, *_floats(a, b), cost, low, high))
+
+    def revenue(self, p: Numbers, a: Numbers, b: Numbers, *, cost: float = 0.0) -> Any:
+        """(p - cost) psi'(a - b p)."""
+        p, a, b = _floats(p, a, b)
+        return _scalar_or_array((p - cost) * self.mean(a - b * p))
+
+    def check_outcome(self, y: Any) -> Array:
+        """Outcomes as floats, refused if the family cannot produce them."""
+        try:
+            y = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInput(f"An outcome must be a number, got {y!r}.") from None
+        if not np.isfinite(y).all():
+            raise InvalidInput("An outcome must be finite, got NaN or infinity.")
+        if not self._possible(y).all():
+            raise InvalidInput(f"{self.name} demand must be {self._domain}, got {y.flat[np.argmin(self._possible(y))]:g}.")
+        return y
+
+    _domain: ClassVar[str] = "a finite number"
+
+    def _possible(self, y: Array) -> npt.NDArray[np.bool_]:
+        return np.isfinite(y)
+
+
+@dataclass(frozen=True)
+class Linear(Family):
+    """Linear demand with Gaussian noise: psi(eta) = eta^2 / 2, y = a - b p + sigma N(0, 1).
+
+    >>> Linear().optimal_price(2.0, 1.0, (0.0, 3.0))
+    1.0
+    """
+
+    name: ClassVar[str] = "linear"
+    code: ClassVar[int] = LINEAR
+    sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", finite("sigma", self.sigma, minimum=0.0, strict=True))
+
+    @property
+    def scale(self) -> float:
+        return self.sigma
+
+
+@dataclass(frozen=True)
+class Logistic(Family):
+    """A customer buys one or none: psi(eta) = log(1 + e^eta), P(y = 1) = 1 / (1 + e^(b p - a)).
+
+    >>> Logistic().mean(0.0)
+    0.5
+    """
+
+    name: ClassVar[str] = "logistic"
+    code: ClassVar[int] = LOGISTIC
+    _domain: ClassVar[str] = "0 or 1"
+
+    def _possible(self, y: Array) -> npt.NDArray[np.bool_]:
+        return (y == 0.0) | (y == 1.0)
+
+
+@dataclass(frozen=True)
+class Poisson(Family):
+    """A customer buys a number of units: psi(eta) = e^eta, y ~ Poisson(e^(a - b p)).
+
+    >>> Poisson().optimal_price(1.0, 0.5, (0.0, 3.0))
+    2.0
+    """
+
+    name: ClassVar[str] = "poisson"
+    code: ClassVar[int] = POISSON
+    _domain: ClassVar[str] = "a whole number of at least 0"
+
+    def _possible(self, y: Array) -> npt.NDArray[np.bool_]:
+        return (y >= 0.0) & (y == np.floor(y))

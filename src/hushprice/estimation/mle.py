@@ -1,0 +1,203 @@
+"""Maximum likelihood for GLM demand, by damped Newton.
+
+Minimises ``F(theta) = sum_i w_i [psi(x_i.theta) - y_i x_i.theta] + ridge/2 |theta|^2``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg, optimize
+
+from hushprice.demand import Family, as_family
+from hushprice.errors import Array, HushpriceError, InvalidInput, NoMLE, array, finite
+from hushprice.kernels import LINEAR, LOGISTIC
+from hushprice.kernels import newton as kernel
+
+_SUBSAMPLE = 16  # the first fit is on one record in so many
+_LARGE = 8  # ... when that leaves at least so many records per coefficient
+_SUSPECT = 1e-5  # a fitted psi'' this small asks whether the MLE exists
+
+
+def design(z: npt.ArrayLike, price: npt.ArrayLike) -> Array:
+    """The rows x = (z, -p z) of the paper's regression.
+
+    >>> design([[1.0, 2.0]], [3.0])
+    array([[ 1.,  2., -3., -6.]])
+    """
+    contexts = array("z", z, shape=(None, None))
+    prices = array("price", price, shape=(len(contexts),))
+    return np.hstack([contexts, -prices[:, None] * contexts])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """A fitted model. ``covariance`` is ``H^-1 I H^-1`` with H the penalised and I the plain information."""
+
+    family: Family
+    theta: Array
+    covariance: Array
+    loglik: float
+    ridge: float
+    dispersion: float
+    rank: int
+    records: int
+    passes: int
+
+    @property
+    def standard_errors(self) -> Array:
+        """Standard errors; infinite for a coefficient that the records do not identify."""
+        variance = np.diag(self.covariance)
+        return np.sqrt(np.where(np.isnan(variance), np.inf, variance))
+
+    def utility(self, z: npt.ArrayLike) -> tuple[Array, Array]:
+        """(a, b) = (z.alpha, z.beta) of contexts, for a fit on :func:`design` rows."""
+        d = self.theta.size // 2
+        contexts = array("z", z, shape=(None, d))
+        return contexts @ self.theta[:d], contexts @ self.theta[d:]
+
+
+def fit(
+    family: Family | str,
+    x: npt.ArrayLike,
+    y: npt.ArrayLike,
+    *,
+    ridge: float = 0.0,
+    weights: npt.ArrayLike | None = None,
+    tolerance: float = 1e-6,
+    max_passes: int = 200,
+) -> Fit:
+    """Maximum likelihood estimate of theta from rows x (n, m) and outcomes y (n,).
+
+    Rank-deficient rows with ``ridge=0`` give the estimate of smallest norm and infinite standard errors for the
+    coefficients that are not identified. Separable records with ``ridge=0`` have no estimate: :class:`NoMLE`.
+
+    ``tolerance`` is the length, in standard errors, of the last Newton step; that step is taken, so what is left
+    is of the order of its square.
+
+    Reference: McCullagh & Nelder, *Generalized Linear Models*; existence: Albert & Anderson (1984).
+
+    >>> import numpy as np
+    >>> x = design(np.ones((6, 1)), [1, 1, 1, 2, 2, 2])
+    >>> fit("poisson", x, [4, 4, 4, 2, 2, 2]).theta.round(6)  # log 4 = a - b, log 2 = a - 2 b
+    array([2.079442, 0.693147])
+    """
+    family = as_family(family)
+    rows = array("x", x, shape=(None, None))
+    n, m = rows.shape
+    outcomes = np.ascontiguousarray(family.check_outcome(array("y", y, shape=(n,))))
+    ridge = finite("ridge", ridge, minimum=0.0)
+    w = np.empty(0) if weights is None else array("weights", weights, shape=(n,))
+    if (w < 0).any():
+        raise InvalidInput("weights must not be negative.")
+    if n == 0 and ridge == 0.0:
+        raise InvalidInput("There are no records to fit. Give some, or a ridge above 0.")
+
+    theta, information, passes, status = _solve(family, rows, outcomes, w, ridge, tolerance, max_passes)
+    basis: Array | None = None
+    if status == kernel.SINGULAR and ridge == 0.0:
+        basis = _row_space(rows)
+        theta, information, passes, status = _solve(
+            family, np.ascontiguousarray(rows @ basis), outcomes, w, ridge, tolerance, max_passes
+        )
+        theta = basis @ theta
+    eta = rows @ theta
+    if ridge == 0.0:
+        _require_existence(family, rows if basis is None else rows @ basis, outcomes, eta)
+    if status != kernel.CONVERGED:
+        raise HushpriceError(
+            f"Newton's method did not converge in {passes} passes. "
+            "Check the scale of x (centre and scale its columns) or pass a ridge above 0."
+        )
+
+    rank = m if basis is None else basis.shape[1]
+    dispersion = _dispersion(family, outcomes, eta, w, rank)
+    covariance = dispersion * _covariance(information, ridge)
+    if basis is not None:
+        identified = np.abs(basis @ basis.T - np.eye(m)).max(axis=0) < 1e-8
+        covariance = basis @ covariance @ basis.T
+        covariance[~identified, :] = np.nan
+        covariance[:, ~identified] = np.nan
+    each = family.loglik(eta, outcomes) if n else np.zeros(0)
+    return Fit(
+        family=family,
+        theta=theta,
+        covariance=covariance,
+        loglik=float(each @ w if w.size else each.sum()),
+        ridge=ridge,
+        dispersion=dispersion,
+        rank=rank,
+        records=n,
+        passes=passes,
+    )
+
+
+def _solve(
+    family: Family, rows: Array, y: Array, w: Array, ridge: float, tolerance: float, max_passes: int
+) -> tuple[Array, Array, int, int]:
+    """Newton from zero, or from a fit on a systematic subsample when there are records to spare."""
+    n, m = rows.shape
+    theta = np.zeros(m)
+    if n >= _SUBSAMPLE * _LARGE * m:
+        some = slice(None, None, _SUBSAMPLE)
+        start, _, _, status = _solve(
+            family, np.ascontiguousarray(rows[some]), y[some].copy(), w[some].copy(), ridge, 0.1, max_passes
+        )
+        theta = start if status == kernel.CONVERGED else theta
+    information = np.empty((m, m))
+    status, passes, _ = kernel.newton(family.code, rows, y, w, ridge, theta, information, tolerance, max_passes)
+    return theta, np.tril(information) + np.tril(information, -1).T, passes, status
+
+
+def _row_space(rows: Array) -> Array:
+    """Orthonormal basis of the row space, from the eigenvectors of x'x."""
+    values, vectors = linalg.eigh(rows.T @ rows)
+    keep = values > values[-1] * len(values) * np.finfo(float).eps * 10
+    return np.ascontiguousarray(vectors[:, keep])
+
+
+def _covariance(information: Array, ridge: float) -> Array:
+    inverse = linalg.inv(information)
+    return np.asarray(inverse @ (information - ridge * np.eye(len(information))) @ inverse, dtype=np.float64)
+
+
+def _dispersion(family: Family, y: Array, eta: Array, w: Array, rank: int) -> float:
+    """Residual variance for linear demand; 1 for the others."""
+    freedom = y.size - rank
+    if family.code != LINEAR or freedom <= 0:
+        return 1.0
+    squares = (y - eta) ** 2
+    return float((squares @ w if w.size else squares.sum()) / freedom)
+
+
+def _require_existence(family: Family, rows: Array, y: Array, eta: Array) -> None:
+    """Refuse separable records.
+
+    The likelihood has no maximum exactly when a direction v exists along which it never falls and somewhere
+    rises: logistic, (2 y - 1) x.v >= 0 for all records; Poisson, x.v <= 0 where y = 0 and x.v = 0 elsewhere; not
+    all zero. A linear program finds it; it is asked only when the fit has all but certain predictions.
+    """
+    if family.code == LINEAR or y.size == 0 or family.curvature(eta).min() > _SUSPECT:
+        return
+    if family.code == LOGISTIC:
+        signed, equal = rows * (2 * y - 1)[:, None], None
+    else:
+        signed, equal = -rows[y == 0], rows[y > 0]
+    objective: Any = -signed.sum(axis=0)
+    found = optimize.linprog(
+        objective,
+        A_ub=-signed,
+        b_ub=np.zeros(len(signed)),
+        A_eq=equal if equal is not None and len(equal) else None,
+        b_eq=np.zeros(len(equal)) if equal is not None and len(equal) else None,
+        bounds=(-1, 1),
+        method="highs",
+    )
+    if found.status == 0 and -found.fun > 1e-7 * np.abs(rows).max():
+        raise NoMLE(
+            "The records are separable: some combination of the features tells the outcomes apart without error, "
+            "so the maximum likelihood estimate is infinite. Pass ridge > 0 (1.0 is a good start) or add records."
+        )

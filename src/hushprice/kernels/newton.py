@@ -1,0 +1,198 @@
+"""Damped Newton for the ridge GLM: F(theta) = sum_i w_i [psi(x_i.theta) - y_i x_i.theta] + ridge/2 |theta|^2."""
+
+import math
+
+import numpy as np
+
+from hushprice.kernels.jit import compiled
+from hushprice.kernels.glm import terms
+
+CONVERGED, SINGULAR, STALLED = 0, 1, 2
+TILE = 8
+
+
+@compiled
+def _add_tile(x, start, weight, residual, gradient, hessian):
+    """Add eight records to the gradient and to the lower triangle of the Hessian."""
+    m = x.shape[1]
+    x0, x1, x2, x3 = x[start], x[start + 1], x[start + 2], x[start + 3]
+    x4, x5, x6, x7 = x[start + 4], x[start + 5], x[start + 6], x[start + 7]
+    for i in range(m):
+        gradient[i] += (
+            residual[0] * x0[i] + residual[1] * x1[i] + residual[2] * x2[i] + residual[3] * x3[i]
+            + residual[4] * x4[i] + residual[5] * x5[i] + residual[6] * x6[i] + residual[7] * x7[i]
+        )  # fmt: skip
+        c0, c1, c2, c3 = weight[0] * x0[i], weight[1] * x1[i], weight[2] * x2[i], weight[3] * x3[i]
+        c4, c5, c6, c7 = weight[4] * x4[i], weight[5] * x5[i], weight[6] * x6[i], weight[7] * x7[i]
+        row = hessian[i]
+        for j in range(i + 1):
+            row[j] += (c0 * x0[j] + c1 * x1[j] + c2 * x2[j] + c3 * x3[j]) + (
+                c4 * x4[j] + c5 * x5[j] + c6 * x6[j] + c7 * x7[j]
+            )
+
+
+@compiled
+def _add_row(x, weight, residual, gradient, hessian):
+    """Add one record to the gradient and to the lower triangle of the Hessian."""
+    for i in range(x.size):
+        gradient[i] += residual * x[i]
+        c = weight * x[i]
+        row = hessian[i]
+        for j in range(i + 1):
+            row[j] += c * x[j]
+
+
+@compiled
+def _tile_index(x, start, theta, eta):
+    """eta = x.theta of eight records, as eight independent running sums."""
+    e0 = e1 = e2 = e3 = e4 = e5 = e6 = e7 = 0.0
+    for j in range(theta.size):
+        t = theta[j]
+        e0 += x[start, j] * t
+        e1 += x[start + 1, j] * t
+        e2 += x[start + 2, j] * t
+        e3 += x[start + 3, j] * t
+        e4 += x[start + 4, j] * t
+        e5 += x[start + 5, j] * t
+        e6 += x[start + 6, j] * t
+        e7 += x[start + 7, j] * t
+    eta[0], eta[1], eta[2], eta[3] = e0, e1, e2, e3
+    eta[4], eta[5], eta[6], eta[7] = e4, e5, e6, e7
+
+
+@compiled
+def dot(x, theta):
+    total = 0.0
+    for j in range(theta.size):
+        total += x[j] * theta[j]
+    return total
+
+
+@compiled
+def evaluate(code, x, y, weights, theta, gradient, hessian):
+    """Unpenalised objective; its gradient and the lower triangle of its Hessian are written in place.
+
+    ``weights`` is empty for unit weights.
+    """
+    n = y.size
+    gradient[:] = 0.0
+    hessian[:, :] = 0.0
+    objective = 0.0
+    eta, weight, residual = np.empty(TILE), np.empty(TILE), np.empty(TILE)
+    full = n - n % TILE
+    for start in range(0, full, TILE):
+        _tile_index(x, start, theta, eta)
+        for r in range(TILE):
+            w = weights[start + r] if weights.size else 1.0
+            psi, mean, curvature = terms(code, eta[r])
+            objective += w * (psi - y[start + r] * eta[r])
+            weight[r] = w * curvature
+            residual[r] = w * (mean - y[start + r])
+        _add_tile(x, start, weight, residual, gradient, hessian)
+    for i in range(full, n):
+        e = dot(x[i], theta)
+        w = weights[i] if weights.size else 1.0
+        psi, mean, curvature = terms(code, e)
+        objective += w * (psi - y[i] * e)
+        _add_row(x[i], w * curvature, w * (mean - y[i]), gradient, hessian)
+    return objective
+
+
+@compiled
+def cholesky(hessian, factor):
+    """Lower Cholesky factor of a symmetric matrix given by its lower triangle; False if numerically singular."""
+    m = hessian.shape[0]
+    for i in range(m):
+        for j in range(i + 1):
+            s = hessian[i, j]
+            for k in range(j):
+                s -= factor[i, k] * factor[j, k]
+            if i == j:
+                if not s > 1e-13 * m * hessian[i, i]:
+                    return False
+                factor[i, i] = math.sqrt(s)
+            else:
+                factor[i, j] = s / factor[j, j]
+    return True
+
+
+@compiled
+def solve(factor, rhs, out):
+    """out = (L L')^-1 rhs."""
+    m = rhs.size
+    for i in range(m):
+        s = rhs[i]
+        for k in range(i):
+            s -= factor[i, k] * out[k]
+        out[i] = s / factor[i, i]
+    for i in range(m - 1, -1, -1):
+        s = out[i]
+        for k in range(i + 1, m):
+            s -= factor[k, i] * out[k]
+        out[i] = s / factor[i, i]
+
+
+@compiled
+def invert(factor, out):
+    """out = (L L')^-1, symmetric."""
+    m = factor.shape[0]
+    inverse = np.zeros((m, m))
+    for i in range(m):
+        inverse[i, i] = 1.0 / factor[i, i]
+        for j in range(i):
+            s = 0.0
+            for k in range(j, i):
+                s -= factor[i, k] * inverse[k, j]
+            inverse[i, j] = s / factor[i, i]
+    for i in range(m):
+        for j in range(i + 1):
+            s = 0.0
+            for k in range(i, m):
+                s += inverse[k, i] * inverse[k, j]
+            out[i, j] = s
+            out[j, i] = s
+
+
+@compiled
+def newton(code, x, y, weights, ridge, theta, information, tolerance, max_iter):
+    """Minimise F from ``theta`` (in place) by Newton steps, halved until F decreases.
+
+    Stops when the Newton decrement (the length of the step in standard errors) is below ``tolerance``; that last
+    step is still taken, so the error left is of the order of its square. ``information`` receives the lower
+    triangle of the penalised Hessian at the last point evaluated.
+
+    Returns (status, passes over the data, last decrement).
+    """
+    m = theta.size
+    gradient, step, factor = np.empty(m), np.empty(m), np.zeros((m, m))
+    trial = theta.copy()
+    current = np.inf
+    shrink = 1.0
+    decrement = np.inf
+    for iteration in range(max_iter):
+        value = evaluate(code, x, y, weights, trial, gradient, information) + 0.5 * ridge * dot(trial, trial)
+        # A rise within rounding of the objective is not a rise.
+        if not value <= current + 1e-12 * abs(current):
+            shrink *= 0.5
+            if shrink < 1e-12:
+                return STALLED, iteration + 1, decrement
+            for i in range(m):
+                trial[i] = theta[i] + shrink * step[i]
+            continue
+        theta[:] = trial
+        current = value
+        for i in range(m):
+            gradient[i] += ridge * theta[i]
+            information[i, i] += ridge
+        if not cholesky(information, factor):
+            return SINGULAR, iteration + 1, decrement
+        solve(factor, gradient, step)
+        decrement = math.sqrt(max(dot(gradient, step), 0.0))
+        shrink = 1.0
+        for i in range(m):
+            step[i] = -step[i]
+            trial[i] = theta[i] + step[i]
+        if decrement <= tolerance:
+            theta[:] = trial
+            return CONVERGED, iteration + 1, decrement
+    return STALLED, max_iter, decrement

@@ -1,0 +1,153 @@
+"""Special functions: Wright omega, the normal quantile and the Poisson quantile."""
+
+import math
+
+import numpy as np
+
+from hushprice.kernels.jit import compiled, inlined
+
+# ---------------------------------------------------------------------------------------------------------
+# Wright omega: the solution w of w + log(w) = x, so that W(e^x) = omega(x) without overflow.
+#
+# Between X_MIN and X_MAX a table holds Taylor coefficients of degree five around the centres of cells of
+# width 1/64; the remainder is (1/128)^6 / 720 of the sixth derivative, below one unit in the last place.
+# Reference: Corless & Jeffrey, "The Wright omega function" (2002), also for the derivatives.
+# ---------------------------------------------------------------------------------------------------------
+
+CELLS_PER_UNIT = 64
+X_MIN, X_MAX = -8.0, 24.0
+N_CELLS = int((X_MAX - X_MIN) * CELLS_PER_UNIT)
+
+
+def _omega_by_newton(x: np.ndarray) -> np.ndarray:
+    """Solve w + log w = x by Newton's method on log w, for building the table."""
+    v = np.where(x < 1.0, x, np.log(np.maximum(x, 1.0)))
+    for _ in range(60):
+        w = np.exp(v)
+        v = v - (w + v - x) / (1.0 + w)
+    return np.exp(v)
+
+
+def _omega_table() -> np.ndarray:
+    centres = X_MIN + (np.arange(N_CELLS) + 0.5) / CELLS_PER_UNIT
+    w = _omega_by_newton(centres)
+    q = 1.0 + w
+    derivatives = [
+        w,
+        w / q,
+        w / q**3,
+        w * (1 - 2 * w) / q**5,
+        w * (1 - 8 * w + 6 * w**2) / q**7,
+        w * (1 - 22 * w + 58 * w**2 - 24 * w**3) / q**9,
+    ]
+    return np.ascontiguousarray(np.stack([f / math.factorial(k) for k, f in enumerate(derivatives)], axis=1))
+
+
+OMEGA_TABLE = _omega_table()
+
+
+@compiled
+def _omega_far(x):
+    """Wright omega outside the table: a series on the left, Fritsch-Shafer-Crowley steps on the right."""
+    if x < X_MIN:
+        e = math.exp(x)
+        return e * (1.0 - e * (1.0 - e * (1.5 - e * (8.0 / 3.0 - e * (125.0 / 24.0)))))
+    if not math.isfinite(x):
+        return x
+    w = x - math.log(x)
+    for _ in range(2):
+        r = x - w - math.log(w)
+        q = 1.0 + w
+        s = q * (q + 2.0 * r / 3.0)
+        w = w * (1.0 + (r / q) * (s - 0.5 * r) / (s - r))
+    return w
+
+
+@inlined
+def omega(x):
+    """Wright omega, ``omega(x) + log(omega(x)) = x``, to a few units in the last place for every real x."""
+    cell = (x - X_MIN) * CELLS_PER_UNIT
+    if not 0.0 <= cell < N_CELLS:
+        return _omega_far(x)
+    i = int(cell)
+    t = x - (X_MIN + (i + 0.5) / CELLS_PER_UNIT)
+    high = OMEGA_TABLE[i, 3] + t * (OMEGA_TABLE[i, 4] + t * OMEGA_TABLE[i, 5])
+    return OMEGA_TABLE[i, 0] + t * (OMEGA_TABLE[i, 1] + t * (OMEGA_TABLE[i, 2] + t * high))
+
+
+@compiled
+def _rational(r, a, b):
+    """Ratio of two polynomials of degree seven, coefficients from the highest power down."""
+    numerator, denominator = a[0], b[0]
+    for k in range(1, 8):
+        numerator = numerator * r + a[k]
+        denominator = denominator * r + b[k]
+    return numerator / denominator
+
+
+# Wichura, "Algorithm AS 241: the percentage points of the normal distribution" (1988), PPND16.
+_CENTRE = (
+    np.array([2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+              1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0]),
+    np.array([5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+              5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0]),
+)  # fmt: skip
+_MIDDLE = (
+    np.array([7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
+              1.27045825245236838258e0, 3.64784832476320460504e0, 5.76949722146069140550e0,
+              4.63033784615654529590e0, 1.42343711074968357734e0]),
+    np.array([1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2,
+              1.48103976427480074590e-1, 6.89767334985100004550e-1, 1.67638483018380384940e0,
+              2.05319162663775882187e0, 1.0]),
+)  # fmt: skip
+_TAIL = (
+    np.array([2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3,
+              2.65321895265761230930e-2, 2.96560571828504891230e-1, 1.78482653991729133580e0,
+              5.46378491116411436990e0, 6.65790464350110377720e0]),
+    np.array([2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5,
+              7.86869131145613259100e-4, 1.48753612908506148525e-2, 1.36929880922735805310e-1,
+              5.99832206555887937690e-1, 1.0]),
+)  # fmt: skip
+
+
+@compiled
+def normal_quantile(u):
+    """Inverse of the standard normal distribution function, 0 < u < 1 (0 and 1 give the ends of the doubles)."""
+    q = u - 0.5
+    if abs(q) <= 0.425:
+        return q * _rational(0.180625 - q * q, _CENTRE[0], _CENTRE[1])
+    r = math.sqrt(-math.log(max(min(u, 1.0 - u), 1e-300)))
+    if r <= 5.0:
+        value = _rational(r - 1.6, _MIDDLE[0], _MIDDLE[1])
+    else:
+        value = _rational(r - 5.0, _TAIL[0], _TAIL[1])
+    return -value if q < 0.0 else value
+
+
+POISSON_EXACT = 1e8  # above this mean the quantile comes from the Cornish-Fisher expansion
+
+
+@compiled
+def poisson_quantile(u, mu):
+    """Smallest k with P(Poisson(mu) <= k) >= u, by summing outward from the mode: O(sqrt(mu)) terms."""
+    if mu <= 0.0:
+        return 0.0
+    if mu > POISSON_EXACT:
+        x = normal_quantile(u)
+        return max(0.0, math.floor(mu + math.sqrt(mu) * x + (x * x - 1.0) / 6.0 + 0.5))
+    k = math.floor(mu)
+    pmf = math.exp(k * math.log(mu) - mu - math.lgamma(k + 1.0))
+    cdf, term, j = 0.0, pmf, k  # P(Poisson <= mode), summed downward
+    while j >= 0.0 and term > 1e-18 * pmf:
+        cdf += term
+        term *= j / mu
+        j -= 1.0
+    while cdf < u and pmf > 1e-300:
+        k += 1.0
+        pmf *= mu / k
+        cdf += pmf
+    while k > 0.0 and cdf - pmf >= u:
+        cdf -= pmf
+        pmf *= k / mu
+        k -= 1.0
+    return k

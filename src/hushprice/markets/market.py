@@ -1,0 +1,142 @@
+"""A GLM market: who arrives, and what they buy.
+
+Customers have context z from a given distribution and demand of mean psi'(z.alpha - (z.beta) p).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from hushprice.demand import Family, as_family
+from hushprice.errors import Array, InvalidInput, array, finite, positive_int, price_range
+from hushprice.kernels import glm as kernel
+
+
+def block_size(dim: int) -> int:
+    """Customers drawn at once: few enough to stay in the cache. Part of the definition of a run."""
+    return max(2048, min(16384, 131_072 // dim))
+
+
+Contexts = Callable[[np.random.Generator, int], Array]
+"""Draws n contexts, as an array (n, d)."""
+
+
+class Block:
+    """Consecutive customers with everything random about them already drawn."""
+
+    def __init__(self, market: Market, z: Array, uniforms: Array) -> None:
+        n = len(z)
+        self.market, self.family = market, market.family
+        self.z, self.uniforms = z, uniforms
+        self.a, self.b = np.empty(n), np.empty(n)
+        kernel.utility(z, market.theta, self.a, self.b)
+        if not np.isfinite(self.a @ self.b):  # NaN and infinity spread to every sum they enter
+            array("contexts drawn", z, shape=(n, market.dim))
+        self.y, self.regret = np.empty(n), np.empty(n)
+
+    def buy(self, rows: slice, prices: Array) -> Array:
+        """What these customers buy at these prices; keeps the regret of each sale."""
+        market = self.market
+        kernel.sell(
+            self.family.code, self.family.scale, market.cost, *market.prices, self.a[rows], self.b[rows],
+            prices, self.uniforms[rows], self.y[rows], self.regret[rows],
+        )  # fmt: skip
+        return self.y[rows]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Market:
+    """A market with GLM demand.
+
+    alpha, beta: true parameters; family: demand family; prices: (low, high);
+    contexts: a function ``(rng, n) -> (n, d) array``, or an array or data frame of contexts to draw rows from
+    with replacement; cost: unit cost.
+
+    >>> market = Market(alpha=[1.0, 0.5], beta=[0.5, 0.5], prices=(0, 5), contexts=[[1.0, 0.0], [1.0, 1.0]])
+    >>> market.dim
+    2
+    """
+
+    alpha: Array
+    beta: Array
+    contexts: Any
+    prices: tuple[float, float]
+    family: Family = field(default_factory=lambda: as_family("logistic"))
+    cost: float = 0.0
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        put("alpha", array("alpha", self.alpha, shape=(None,)))
+        put("beta", array("beta", self.beta, shape=(len(self.alpha),)))
+        put("family", as_family(self.family))
+        put("prices", price_range(self.prices))
+        put("cost", finite("cost", self.cost, minimum=0.0))
+        if not callable(self.contexts):
+            rows = self.contexts.to_numpy() if hasattr(self.contexts, "to_numpy") else self.contexts
+            rows = array("contexts", rows, shape=(None, self.dim))
+            if not len(rows):
+                raise InvalidInput("contexts must have at least one row.")
+            put("contexts", Resample(rows))
+
+    @property
+    def dim(self) -> int:
+        """Length d of the context."""
+        return len(self.alpha)
+
+    @property
+    def theta(self) -> Array:
+        """(alpha, beta)."""
+        return np.concatenate([self.alpha, self.beta])
+
+    def draw(self, rng: np.random.Generator, n: int) -> Array:
+        """n contexts."""
+        z = np.ascontiguousarray(self.contexts(rng, n), dtype=np.float64)
+        if z.shape != (n, self.dim):
+            raise InvalidInput(f"contexts must give an array of shape {(n, self.dim)}, got {z.shape}.")
+        return z
+
+    def blocks(
+        self, contexts: np.random.Generator, demand: np.random.Generator, horizon: int
+    ) -> Iterator[Block]:
+        """Customers 1..horizon, in blocks of fixed size, from a generator for who they are and one for what they do."""
+        size = block_size(self.dim)
+        for start in range(0, horizon, size):
+            n = min(size, horizon - start)
+            yield Block(self, self.draw(contexts, n), demand.random(n))
+
+    def optimal_price(self, z: Any) -> Array:
+        """The best price for each context."""
+        rows = array("z", z, shape=(None, self.dim))
+        prices: Array = self.family.optimal_price(rows @ self.alpha, rows @ self.beta, self.prices, cost=self.cost)
+        return prices
+
+    def best_fixed_price(self, *, customers: int = 50_000, seed: int = 0) -> float:
+        """The one price that earns most over customers drawn with this seed."""
+        z = self.draw(np.random.default_rng(seed), positive_int("customers", customers))
+        a, b = z @ self.alpha, z @ self.beta
+
+        def loss(p: float) -> float:
+            return -float(np.mean(self.family.revenue(p, a, b, cost=self.cost)))
+
+        grid = np.linspace(*self.prices, 101)
+        k = int(np.argmin([loss(p) for p in grid]))
+        inside = (grid[max(k - 1, 0)], grid[min(k + 1, 100)])
+        return float(minimize_scalar(loss, bounds=inside, method="bounded", options={"xatol": 1e-6}).x)
+
+
+class Resample:
+    """Contexts drawn with replacement from given rows."""
+
+    def __init__(self, rows: Array) -> None:
+        self.rows = rows
+
+    def __call__(self, rng: np.random.Generator, n: int) -> Array:
+        return self.rows[rng.integers(len(self.rows), size=n)]

@@ -1,0 +1,82 @@
+"""The paper's synthetic markets S1 and S2, and one of our own in which context matters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hushprice.demand import Family
+from hushprice.errors import Array, positive_int
+from hushprice.markets.market import Market
+
+PRICES = (0.0, 3.0)
+
+
+class _Uniform:
+    """z_i iid Uniform(1, 2) / sqrt(d)."""
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def __call__(self, rng: np.random.Generator, n: int) -> Array:
+        z = rng.random((n, self.dim))
+        z += 1.0
+        z *= 1.0 / math.sqrt(self.dim)
+        return z
+
+
+class _UnitVectors:
+    """z uniform over the d unit vectors."""
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def __call__(self, rng: np.random.Generator, n: int) -> Array:
+        z = np.zeros((n, self.dim))
+        z[np.arange(n), rng.integers(self.dim, size=n)] = 1.0
+        return z
+
+
+class _Wide(_Uniform):
+    """S1's contexts times a customer's own size, log-uniform on [0.3, 3]."""
+
+    def __call__(self, rng: np.random.Generator, n: int) -> Array:
+        size = 0.3 * 10.0 ** rng.random(n)
+        return super().__call__(rng, n) * size[:, None]
+
+
+def s1(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
+    """S1: alpha = 1.6/sqrt(d), beta = 1/sqrt(d) in every entry, z_i iid Uniform(1/sqrt d, 2/sqrt d), prices [0, 3].
+
+    >>> s1(dim=4).alpha
+    array([0.8, 0.8, 0.8, 0.8])
+    """
+    d = positive_int("dim", dim)
+    ones = np.full(d, 1.0 / math.sqrt(d))
+    return _market("s1", 1.6 * ones, ones, _Uniform(d), family, options)
+
+
+def s2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
+    """S2: alpha = beta = 1 in every entry, z uniform over the unit vectors, prices [0, 3]; optimal price 1.567."""
+    d = positive_int("dim", dim)
+    return _market("s2", np.ones(d), np.ones(d), _UnitVectors(d), family, options)
+
+
+def wide(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
+    """Ours: like S1, but customers differ in size, so that optimal prices spread over most of [0, 3].
+
+    alpha = 0.5/sqrt(d), beta = 1/sqrt(d) in every entry; z = s v with v as in S1 and s log-uniform on [0.3, 3]. In
+    S1 and S2 one price for everyone is nearly optimal; here it loses a good part of the revenue.
+    """
+    d = positive_int("dim", dim)
+    ones = np.full(d, 1.0 / math.sqrt(d))
+    return _market("wide", 0.5 * ones, ones, _Wide(d), family, options)
+
+
+def _market(
+    name: str, alpha: Array, beta: Array, contexts: Any, family: Family | str, options: dict[str, Any]
+) -> Market:
+    settings: dict[str, Any] = {"prices": PRICES, **options}
+    return Market(name=name, alpha=alpha, beta=beta, contexts=contexts, family=family, **settings)  # type: ignore[arg-type]

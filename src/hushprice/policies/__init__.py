@@ -1,0 +1,79 @@
+"""Policies: which price to quote, so that little revenue is lost while learning."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from hushprice.errors import InvalidInput, unknown
+from hushprice.policies.base import Device, Params, Phase, Policy, Records, Server
+from hushprice.policies.episodes import EpisodePolicy
+from hushprice.policies.etc import ETC
+from hushprice.policies.etc_doubling import ETCDoubling
+from hushprice.policies.mle_cycle import MLECycle
+from hushprice.policies.pricer import Offer, Pricer
+from hushprice.policies.semi_myopic import Greedy, SemiMyopic
+from hushprice.policies.yardsticks import Clairvoyant, FixedPrice, RandomPrice
+
+REGISTRY: dict[str, type[Policy]] = {}
+
+
+def register(cls: type[Policy]) -> type[Policy]:
+    """Make a policy known by its ``name``, to the command line, to snapshots and to the generic checks."""
+    REGISTRY[cls.name] = cls
+    return cls
+
+
+for _policy in (ETC, ETCDoubling, MLECycle, SemiMyopic, Greedy, Clairvoyant, FixedPrice, RandomPrice):
+    register(_policy)
+
+
+def get(name: str) -> type[Policy]:
+    """The policy class of that name.
+
+    >>> get("etc").__name__
+    'ETC'
+    """
+    if name not in REGISTRY:
+        raise unknown("policy", name, REGISTRY)
+    return REGISTRY[name]
+
+
+def build(name: str, **options: Any) -> Policy:
+    """A policy by name. Of the options given, ``horizon``, ``theta`` and ``price`` are left out where not taken.
+
+    >>> build("etc-doubling", family="logistic", dim=2, prices=(0, 3), horizon=100).name
+    'etc-doubling'
+    """
+    cls = get(name)
+    known = {f.name for f in fields(cls)}
+    optional = {"horizon", "theta", "price"}
+    for option in options:
+        if option not in known | optional:
+            raise InvalidInput(f"The policy {name} has no option {option!r}. It takes {', '.join(sorted(known))}.")
+    return cls(**{key: value for key, value in options.items() if key in known})
+
+
+__all__ = [
+    "ETC",
+    "REGISTRY",
+    "Clairvoyant",
+    "Device",
+    "ETCDoubling",
+    "EpisodePolicy",
+    "FixedPrice",
+    "Greedy",
+    "MLECycle",
+    "Offer",
+    "Params",
+    "Phase",
+    "Policy",
+    "Pricer",
+    "RandomPrice",
+    "Records",
+    "SemiMyopic",
+    "Server",
+    "build",
+    "get",
+    "register",
+]

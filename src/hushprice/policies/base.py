@@ -1,0 +1,218 @@
+"""The loop's two halves.
+
+    server.params -> device prices from its own context -> customer buys or not -> device reports -> server absorbs
+
+A :class:`Policy` is frozen configuration. Its :class:`Server` holds what has been learned, publishes
+:class:`Params` and absorbs reports. Its :class:`Device` is stateless: it prices from public params and the raw
+context, and turns the outcome into a report. :func:`sell` runs the loop over a block of customers;
+:class:`~hushprice.policies.pricer.Pricer` runs it one live customer at a time. Both call the same functions.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from hushprice.demand import FAMILIES, Family, as_family
+from hushprice.errors import Array, finite, positive_int, price_range, unknown
+from hushprice.kernels import quote as kernel
+
+if TYPE_CHECKING:
+    from hushprice.policies.pricer import Pricer, Seed
+
+Variant = Literal["original", "modified"]
+FOREVER = 2**62  # rounds in a phase without an end
+
+
+def as_variant(value: str) -> None:
+    """Refuse anything but the two variants."""
+    if value not in ("original", "modified"):
+        raise unknown("variant", value, ("original", "modified"))
+
+
+class Phase(IntEnum):
+    """How the device prices."""
+
+    EXPLORE = kernel.EXPLORE  # a price experiment: uniform over the range
+    EXPLOIT = kernel.EXPLOIT  # the greedy price p*(theta, z)
+    PERTURB = kernel.PERTURB  # the greedy price plus or minus a deviation
+    FIXED = kernel.FIXED  # the same price for everyone
+
+    @property
+    def draws(self) -> bool:
+        """Whether the price takes a random number."""
+        return self in (Phase.EXPLORE, Phase.PERTURB)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """What the server publishes: everything a device needs to price, and nothing about any customer."""
+
+    version: int
+    phase: Phase
+    theta: Array
+    level: float = 0.0  # size of the deviation (PERTURB) or the price itself (FIXED)
+    learn: bool = False  # whether the outcome is to be reported
+
+
+@dataclass(frozen=True)
+class Records:
+    """Raw records (z, p, y) of customers without privacy: one a row."""
+
+    z: Array
+    price: Array
+    y: Array
+
+
+class Customers(Protocol):
+    """A block of simulated customers, as :func:`sell` needs them (see ``hushprice.markets``)."""
+
+    z: Array
+    a: Array
+    b: Array
+    uniforms: Array
+    family: Family
+
+    def buy(self, rows: slice, prices: Array) -> Array:
+        """Outcomes of the customers in ``rows`` at these prices."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy(ABC):
+    """Configuration shared by every policy.
+
+    family: demand family (instance, class or name); dim: length d of the context; prices: (low, high);
+    ridge: penalty ridge/2 |theta|^2 of the estimate; cost: unit cost, so that (p - cost) y is earned.
+    """
+
+    name: ClassVar[str]
+
+    family: Family
+    dim: int
+    prices: tuple[float, float]
+    ridge: float = 1.0
+    cost: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._set("family", as_family(self.family))
+        self._set("dim", positive_int("dim", self.dim))
+        self._set("prices", price_range(self.prices))
+        self._set("ridge", finite("ridge", self.ridge, minimum=0.0, strict=True))
+        self._set("cost", finite("cost", self.cost, minimum=0.0))
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @abstractmethod
+    def server(self) -> Server:
+        """A new server half, which has learned nothing yet."""
+
+    def device(self) -> Device:
+        """The device half."""
+        return Device(self)
+
+    def start(self, *, seed: Seed = None) -> Pricer:
+        """A live pricer. The seed fixes its price experiments; none takes fresh entropy."""
+        from hushprice.policies.pricer import Pricer
+
+        return Pricer(self, seed=seed)
+
+    def config(self) -> dict[str, Any]:
+        """The configuration as plain data; :meth:`from_config` reads it back."""
+        plain: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Family):
+                value = {"name": value.name, **{f.name: getattr(value, f.name) for f in fields(value)}}
+            elif isinstance(value, np.ndarray):
+                value = value.tolist()
+            elif isinstance(value, tuple):
+                value = list(value)
+            plain[field.name] = value
+        return plain
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Policy:
+        """A policy from the plain data of :meth:`config`."""
+        options = dict(config)
+        family = dict(options.pop("family"))
+        return cls(family=FAMILIES[family.pop("name")](**family), **options)
+
+
+class Device:
+    """The customer's side: stateless, computes the price and the report from public params."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def price(self, params: Params, z: Array, rng: np.random.Generator) -> Array:
+        """Prices for contexts z (n, d), one uniform a row in the phases that draw."""
+        policy, n = self.policy, len(z)
+        uniforms = rng.random(n) if params.phase.draws else np.empty(0)
+        a, b, prices = np.empty(n), np.empty(n), np.empty(n)
+        kernel.quotes(
+            int(params.phase), policy.family.code, params.theta, params.level, z, uniforms,
+            policy.cost, *policy.prices, a, b, prices,
+        )  # fmt: skip
+        return prices
+
+    def report(self, params: Params, z: Array, price: Array, y: Array) -> Records:
+        """What goes back to the server; without privacy, the raw records."""
+        return Records(z, price, y)
+
+
+class Server(ABC):
+    """The seller's side: what has been learned, in a form that can be saved."""
+
+    @property
+    @abstractmethod
+    def params(self) -> Params:
+        """The parameters in force for the next customer."""
+
+    @property
+    @abstractmethod
+    def span(self) -> int:
+        """For how many customers they stay in force, whatever these customers do."""
+
+    @abstractmethod
+    def advance(self, n: int) -> None:
+        """So many customers have been quoted under the current parameters (n <= span)."""
+
+    @abstractmethod
+    def absorb(self, reports: Records) -> None:
+        """Learn from reports."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Everything, as plain data: numbers and arrays by name."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a state given by :meth:`state`."""
+
+    def sell(self, device: Device, customers: Customers, rng: np.random.Generator) -> tuple[Array, int]:
+        """Run the loop over a block of customers whose outcomes come at once: (prices, rounds explored).
+
+        A server that re-estimates after every few customers overrides this with a compiled loop over the same
+        steps.
+        """
+        n, start, explored = len(customers.z), 0, 0
+        prices = np.empty(n)
+        while start < n:
+            params = self.params
+            rows = slice(start, min(n, start + self.span))
+            prices[rows] = device.price(params, customers.z[rows], rng)
+            y = customers.buy(rows, prices[rows])
+            self.advance(rows.stop - start)
+            if params.learn:
+                self.absorb(device.report(params, customers.z[rows], prices[rows], y))
+            if params.phase.draws:
+                explored += rows.stop - start
+            start = rows.stop
+        return prices, explored

@@ -1,0 +1,86 @@
+"""Policies that alternate price experiments with greedy pricing, episode by episode.
+
+A policy of this kind is one function: how many rounds of episode q explore and how many commit. The server half
+records the experiments of all episodes and estimates theta from all of them when an episode starts to commit.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hushprice.errors import SnapshotError
+from hushprice.estimation import RunningEstimator
+from hushprice.policies.base import FOREVER, Params, Phase, Policy, Records, Server
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodePolicy(Policy):
+    """Explore, then commit, in episodes q = 1, 2, ..."""
+
+    @abstractmethod
+    def episode(self, q: int) -> tuple[int, int]:
+        """(rounds that explore, rounds that commit) of episode q; not both 0."""
+
+    def server(self) -> EpisodeServer:
+        return EpisodeServer(self)
+
+
+class EpisodeServer(Server):
+    """Counts rounds, keeps the experiments, estimates when an episode commits."""
+
+    def __init__(self, policy: EpisodePolicy) -> None:
+        self.policy = policy
+        self.estimator = RunningEstimator(policy.family, dim=policy.dim, ridge=policy.ridge)
+        self.q, self.offset = 1, 0
+        self.explore, self.commit = policy.episode(1)
+
+    @property
+    def _exploring(self) -> bool:
+        # Without a single outcome (they may be late) there is nothing to commit to.
+        return self.offset < self.explore or self.estimator.records == 0
+
+    @property
+    def params(self) -> Params:
+        exploring = self._exploring
+        theta = self.estimator.published if exploring else self.estimator.theta()
+        return Params(
+            version=2 * self.q + (not exploring) + self.estimator.updates,
+            phase=Phase.EXPLORE if exploring else Phase.EXPLOIT,
+            theta=theta,
+            learn=exploring,
+        )
+
+    @property
+    def span(self) -> int:
+        if self.offset < self.explore:
+            return self.explore - self.offset
+        return 1 if self._exploring else self.explore + self.commit - self.offset
+
+    def advance(self, n: int) -> None:
+        self.offset += n
+        while self.offset >= self.explore + self.commit:
+            self.offset -= self.explore + self.commit
+            self.q += 1
+            self.explore, self.commit = self.policy.episode(self.q)
+
+    def absorb(self, reports: Records) -> None:
+        self.estimator.absorb(reports.z, reports.price, reports.y)
+
+    def state(self) -> dict[str, Any]:
+        return {"q": self.q, "offset": self.offset, "estimator": self.estimator.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        q, offset = state.get("q"), state.get("offset")
+        if not isinstance(q, int) or not isinstance(offset, int) or q < 1:
+            raise SnapshotError("The snapshot does not say which episode it is in.")
+        explore, commit = self.policy.episode(q)
+        if not 0 <= offset < explore + commit:
+            raise SnapshotError(f"The snapshot is at round {offset} of an episode of {explore + commit}.")
+        self.estimator.restore(state["estimator"])
+        self.q, self.offset, self.explore, self.commit = q, offset, explore, commit
+
+
+__all__ = ["FOREVER", "EpisodePolicy", "EpisodeServer"]

@@ -1,0 +1,170 @@
+"""Live use: offers one at a time, outcomes whenever they come, and snapshots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hushprice.errors import Array, InvalidInput, SnapshotError, array, positive_int
+from hushprice.policies import snapshot
+from hushprice.policies.base import Params, Policy
+
+Seed = int | np.random.SeedSequence | None
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A price quoted to one customer."""
+
+    id: int
+    price: float
+    experiment: bool  # whether the price was chosen to learn rather than to earn
+    params: Params = field(repr=False, compare=False)
+    z: Array = field(repr=False, compare=False)
+
+
+class Pricer:
+    """Quotes prices and learns from outcomes.
+
+    Outcomes may come late, out of order, more than once (later copies are ignored) or never. Offers wait for
+    their outcome until ``patience`` newer ones are waiting too; then the oldest is closed and an outcome for it is
+    ignored.
+
+    >>> from hushprice.policies import ETCDoubling
+    >>> pricer = ETCDoubling(family="logistic", dim=2, prices=(0, 3)).start(seed=1)
+    >>> offer = pricer.offer([1.0, 0.5])
+    >>> pricer.observe(offer, 1)
+    True
+    >>> pricer.observe(offer, 1)
+    False
+    """
+
+    def __init__(self, policy: Policy, *, seed: Seed = None, patience: int = 100_000) -> None:
+        self.policy = policy
+        self.patience = positive_int("patience", patience)
+        try:
+            self._rng = np.random.Generator(np.random.PCG64(seed))
+        except (TypeError, ValueError):
+            raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.") from None
+        self._device, self._server = policy.device(), policy.server()
+        self._open: dict[int, Offer] = {}
+        self._next_id = 1
+
+    @property
+    def params(self) -> Params:
+        """The public parameters in force for the next customer."""
+        return self._server.params
+
+    @property
+    def offers(self) -> int:
+        """Offers made so far."""
+        return self._next_id - 1
+
+    @property
+    def waiting(self) -> int:
+        """Offers whose outcome has not come yet."""
+        return len(self._open)
+
+    def offer(self, z: npt.ArrayLike) -> Offer:
+        """The price for a customer with context z."""
+        context = array("the context z", z, shape=(self.policy.dim,)).reshape(1, -1).copy()
+        params = self._server.params
+        price = float(self._device.price(params, context, self._rng)[0])
+        offer = Offer(id=self._next_id, price=price, experiment=params.phase.draws, params=params, z=context)
+        self._server.advance(1)
+        self._next_id += 1
+        self._open[offer.id] = offer
+        if len(self._open) > self.patience:
+            del self._open[next(iter(self._open))]
+        return offer
+
+    def observe(self, offer: Offer | int, y: float) -> bool:
+        """What the customer bought, by offer or offer id. True if it counts, False if it was known or too late."""
+        key = offer.id if isinstance(offer, Offer) else offer
+        if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 < key < self._next_id:
+            raise InvalidInput(f"This pricer made no offer {key!r}; its offers are 1 to {self._next_id - 1}.")
+        outcome = self.policy.family.check_outcome(y)
+        if outcome.shape != ():
+            raise InvalidInput(f"An outcome must be one number, got an array of shape {outcome.shape}.")
+        known = self._open.get(int(key))
+        if known is None:
+            return False
+        if isinstance(offer, Offer) and (offer.price != known.price or not np.array_equal(offer.z, known.z)):
+            raise InvalidInput(f"Offer {key} was made by another pricer: its price or context differs from ours.")
+        del self._open[known.id]
+        if known.params.learn:
+            price, y_row = np.array([known.price]), outcome.reshape(1)
+            self._server.absorb(self._device.report(known.params, known.z, price, y_row))
+        return True
+
+    # -- snapshots ------------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to a file; :meth:`load` goes on as if never interrupted."""
+        waiting = list(self._open.values())
+        state: dict[str, Any] = {
+            "policy": {"name": self.policy.name, "config": self.policy.config()},
+            "rng": _plain_rng(self._rng),
+            "next_id": self._next_id,
+            "patience": self.patience,
+            "server": self._server.state(),
+            "open": {
+                "id": np.array([o.id for o in waiting], dtype=np.int64),
+                "price": np.array([o.price for o in waiting], dtype=np.float64),
+                "flags": np.array([[o.params.learn, o.experiment] for o in waiting], dtype=np.int64).reshape(-1, 2),
+                "z": np.concatenate([o.z for o in waiting]) if waiting else np.empty((0, self.policy.dim)),
+            },
+        }
+        snapshot.write(path, state)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Pricer:
+        """The pricer that :meth:`save` wrote."""
+        from hushprice.policies import get
+
+        state = snapshot.read(path)
+        try:
+            saved = state["policy"]
+            policy = get(saved["name"]).from_config(saved["config"])
+            pricer = cls(policy, seed=0, patience=state["patience"])
+            pricer._server.restore(state["server"])
+            pricer._rng.bit_generator.state = _rng_state(state["rng"])
+            pricer._next_id = positive_int("next_id", state["next_id"])
+            pricer._reopen(state["open"])
+        except SnapshotError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise SnapshotError(f"{path} is not a usable pricer snapshot: {problem}") from problem
+        return pricer
+
+    def _reopen(self, waiting: dict[str, Any]) -> None:
+        ids, prices, flags = waiting["id"], waiting["price"], waiting["flags"]
+        z = array("open offers", waiting["z"], shape=(len(ids), self.policy.dim))
+        params = self._server.params
+        for i in range(len(ids)):
+            learn, experiment = map(bool, flags[i])
+            then = Params(version=0, phase=params.phase, theta=params.theta, learn=learn)
+            self._open[int(ids[i])] = Offer(int(ids[i]), float(prices[i]), experiment, then, z[i : i + 1])
+
+
+def _plain_rng(rng: np.random.Generator) -> dict[str, Any]:
+    state: Any = rng.bit_generator.state
+    return {
+        "state": str(state["state"]["state"]),
+        "inc": str(state["state"]["inc"]),
+        "has_uint32": int(state["has_uint32"]),
+        "uinteger": int(state["uinteger"]),
+    }
+
+
+def _rng_state(plain: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "bit_generator": "PCG64",
+        "state": {"state": int(plain["state"]), "inc": int(plain["inc"])},
+        "has_uint32": plain["has_uint32"],
+        "uinteger": plain["uinteger"],
+    }

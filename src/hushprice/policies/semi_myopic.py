@@ -1,0 +1,141 @@
+"""Semi-Myopic (Keskin & Zeevi 2014; Simchi-Levi & Wang 2023; the paper's supplement), and Greedy as its limit.
+
+    p_t = p*(theta, z_t) + kappa t^(-1/4) B_t,  B_t = +1 or -1,  clipped to [l, u];  original kappa = 1,
+    modified kappa = d^(1/4).  Every 5th round is recorded and theta re-estimated from all records.
+    Uniform prices until 4 d + 10 records exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hushprice.errors import Array, SnapshotError, positive_int
+from hushprice.estimation import RunningEstimator
+from hushprice.kernels import quote as kernel
+from hushprice.policies.base import Customers, Device, Params, Phase, Policy, Records, Server, Variant, as_variant
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Myopic(Policy):
+    """Greedy prices with a deviation kappa t^(-1/4)."""
+
+    every: int = 5
+    warmup: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("every", positive_int("every", self.every))
+        if self.warmup is not None:
+            self._set("warmup", positive_int("warmup", self.warmup, minimum=1))
+
+    @property
+    def kappa(self) -> float:
+        """Scale of the deviation."""
+        raise NotImplementedError
+
+    @property
+    def records_to_start(self) -> int:
+        """Records, at uniform prices, before the first greedy price."""
+        return 4 * self.dim + 10 if self.warmup is None else self.warmup
+
+    def server(self) -> MyopicServer:
+        return MyopicServer(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SemiMyopic(_Myopic):
+    """The greedy price, deviated a little less every round.
+
+    >>> SemiMyopic(family="logistic", dim=16, prices=(0, 3)).kappa
+    2.0
+    """
+
+    name: ClassVar[str] = "semi-myopic"
+    variant: Variant = "modified"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        as_variant(self.variant)
+
+    @property
+    def kappa(self) -> float:
+        return 1.0 if self.variant == "original" else float(self.dim**0.25)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greedy(_Myopic):
+    """Always the price that looks best, learning only from what those prices happen to show.
+
+    A yardstick: where contexts do not vary the price by themselves (market S2) it can settle on a wrong price for
+    ever, so that its regret grows like T. After ``warmup`` first records at uniform prices (2 d unless given, the
+    least that can identify theta) it never experiments.
+    """
+
+    name: ClassVar[str] = "greedy"
+    every: int = 1
+
+    @property
+    def kappa(self) -> float:
+        return 0.0
+
+    @property
+    def records_to_start(self) -> int:
+        return 2 * self.dim if self.warmup is None else self.warmup
+
+
+class MyopicServer(Server):
+    """Counts rounds; keeps every n-th record; re-estimates with each."""
+
+    def __init__(self, policy: _Myopic) -> None:
+        self.policy = policy
+        self.estimator = RunningEstimator(policy.family, dim=policy.dim, ridge=policy.ridge)
+        self.t = 0  # rounds quoted
+
+    @property
+    def params(self) -> Params:
+        policy, t = self.policy, self.t + 1
+        learn = t % policy.every == 0
+        if self.estimator.records < policy.records_to_start:
+            return Params(version=t, phase=Phase.EXPLORE, theta=self.estimator.published, learn=learn)
+        level = kernel.deviation(policy.kappa, t)
+        return Params(version=t, phase=Phase.PERTURB, theta=self.estimator.theta(), level=level, learn=learn)
+
+    @property
+    def span(self) -> int:
+        return 1
+
+    def advance(self, n: int) -> None:
+        self.t += n
+
+    def absorb(self, reports: Records) -> None:
+        self.estimator.absorb(reports.z, reports.price, reports.y)
+
+    def sell(self, device: Device, customers: Customers, rng: np.random.Generator) -> tuple[Array, int]:
+        policy, estimator, n = self.policy, self.estimator, len(customers.z)
+        estimator.reserve(n // policy.every + 1)
+        prices = np.empty(n)
+        explored = n
+        if policy.kappa == 0.0:
+            explored = min(n, max(0, policy.every * (policy.records_to_start - estimator.records)))
+        kernel.perturb_block(
+            policy.family.code, policy.ridge, policy.cost, *policy.prices, policy.kappa, policy.every,
+            policy.records_to_start, self.t, customers.z, rng.random(n), *estimator.arrays(),
+            customers.family.code, customers.family.scale, customers.a, customers.b, customers.uniforms, prices,
+        )  # fmt: skip
+        customers.buy(slice(0, n), prices)
+        self.t += n
+        return prices, explored
+
+    def state(self) -> dict[str, Any]:
+        return {"t": self.t, "estimator": self.estimator.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        t = state.get("t")
+        if not isinstance(t, int) or t < 0:
+            raise SnapshotError("The snapshot does not say which round it is in.")
+        self.estimator.restore(state["estimator"])
+        self.t = t

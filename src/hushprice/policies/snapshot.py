@@ -1,0 +1,108 @@
+"""The snapshot file: plain, versioned, checked, without pickle.
+
+A zip archive with ``snapshot.json`` (format, version, SHA-256 of each array, and every number by name) and one
+NumPy ``.npy`` file an array. Written to a temporary file first, so that a crash leaves the old file whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+import zipfile
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushprice.errors import SnapshotError
+
+FORMAT = "hushprice snapshot"
+VERSION = 1
+_HEADER = "snapshot.json"
+
+
+def write(path: str | PathLike[str], state: dict[str, Any]) -> None:
+    """Write nested dictionaries of numbers, strings, lists and arrays."""
+    arrays: dict[str, bytes] = {}
+    body = _detach(state, "", arrays)
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in arrays.items()},
+        "body_sha256": _digest(body),
+        "body": body,
+    }
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.absolute().parent, prefix=target.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                archive.writestr(_HEADER, json.dumps(header, indent=1))
+                for name, data in arrays.items():
+                    archive.writestr(f"{name}.npy", data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read(path: str | PathLike[str]) -> dict[str, Any]:
+    """What :func:`write` wrote; :class:`SnapshotError` if the file is anything else or damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            header = json.loads(archive.read(_HEADER))
+            if not isinstance(header, dict) or header.get("format") != FORMAT:
+                raise SnapshotError(f"{path} is not a hushprice snapshot.")
+            if header.get("version") != VERSION:
+                raise SnapshotError(
+                    f"{path} has snapshot version {header.get('version')!r}; this release reads version {VERSION}. "
+                    "Load it with the release that wrote it."
+                )
+            if _digest(header["body"]) != header["body_sha256"]:
+                raise SnapshotError(f"{path} is damaged: its header does not match its checksum.")
+            arrays = {name: _array(archive, path, name, digest) for name, digest in header["sha256"].items()}
+            body = _attach(header["body"], arrays)
+    except SnapshotError:
+        raise
+    except FileNotFoundError:
+        raise SnapshotError(f"There is no file {path}.") from None
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError, EOFError, AttributeError, TypeError, RuntimeError) as problem:
+        raise SnapshotError(f"{path} is not a readable hushprice snapshot: {problem}") from problem
+    return dict(body)
+
+
+def _digest(body: Any) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _array(archive: zipfile.ZipFile, path: str | PathLike[str], name: str, digest: str) -> Any:
+    data = archive.read(f"{name}.npy")
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise SnapshotError(f"{path} is damaged: the array {name!r} does not match its checksum.")
+    return np.load(io.BytesIO(data), allow_pickle=False)
+
+
+def _detach(value: Any, name: str, arrays: dict[str, bytes]) -> Any:
+    """Replace arrays by references and keep their bytes aside."""
+    if isinstance(value, dict):
+        return {key: _detach(item, f"{name}.{key}".lstrip("."), arrays) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        buffer = io.BytesIO()
+        np.save(buffer, np.ascontiguousarray(value), allow_pickle=False)
+        arrays[name] = buffer.getvalue()
+        return {"$array": name}
+    return value
+
+
+def _attach(value: Any, arrays: dict[str, Any]) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"$array"}:
+            return arrays[value["$array"]]
+        return {key: _attach(item, arrays) for key, item in value.items()}
+    return value

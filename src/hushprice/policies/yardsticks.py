@@ -1,0 +1,89 @@
+"""Policies that learn nothing, to measure the others against.
+
+    Clairvoyant:  p_t = p*(theta_true, z_t)      regret 0
+    FixedPrice:   p_t = p                        what one price for everyone costs
+    RandomPrice:  p_t ~ Uniform[l, u]            what experimenting for ever costs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hushprice.errors import Array, InvalidInput, array, finite
+from hushprice.policies.base import FOREVER, Params, Phase, Policy, Records, Server
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Clairvoyant(Policy):
+    """Knows theta = (alpha, beta) and quotes the best price. No policy earns more."""
+
+    name: ClassVar[str] = "clairvoyant"
+    theta: Array
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        theta = array("theta", self.theta, shape=(2 * self.dim,)).copy()
+        theta.flags.writeable = False
+        self._set("theta", theta)
+
+    def server(self) -> ConstantServer:
+        return ConstantServer(Params(version=1, phase=Phase.EXPLOIT, theta=self.theta))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedPrice(Policy):
+    """The same price for everyone."""
+
+    name: ClassVar[str] = "fixed-price"
+    price: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("price", finite("price", self.price))
+        if not self.prices[0] <= self.price <= self.prices[1]:
+            raise InvalidInput(f"price must lie in the range {self.prices}, got {self.price:g}.")
+
+    def server(self) -> ConstantServer:
+        zero = np.zeros(2 * self.dim)
+        return ConstantServer(Params(version=1, phase=Phase.FIXED, theta=zero, level=self.price))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomPrice(Policy):
+    """A price experiment with every customer."""
+
+    name: ClassVar[str] = "random-price"
+
+    def server(self) -> ConstantServer:
+        return ConstantServer(Params(version=1, phase=Phase.EXPLORE, theta=np.zeros(2 * self.dim)))
+
+
+class ConstantServer(Server):
+    """Publishes the same parameters for ever."""
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+
+    @property
+    def params(self) -> Params:
+        return self._params
+
+    @property
+    def span(self) -> int:
+        return FOREVER
+
+    def advance(self, n: int) -> None:
+        pass
+
+    def absorb(self, reports: Records) -> None:
+        pass
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        pass

@@ -1,0 +1,7 @@
+"""Simulation: replications of a policy in a market, and what came of them."""
+
+from hushprice.simulation.engine import Trace, replicate, streams
+from hushprice.simulation.results import Comparison, Result, Summary
+from hushprice.simulation.simulate import compare, simulate
+
+__all__ = ["Comparison", "Result", "Summary", "Trace", "compare", "replicate", "simulate", "streams"]

@@ -1,0 +1,75 @@
+"""One replication: a policy sells to the customers of a market, round after round.
+
+Randomness is data: replication i of a seed has one stream a purpose, ``SeedSequence(seed, spawn_key=(i, k))`` with
+k = 0 for contexts, 1 for demand and 2 for the policy's price experiments. Customers therefore do not depend on the
+policy, and nothing depends on which worker runs what.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from hushprice.errors import Array
+from hushprice.markets import Market
+from hushprice.policies import Policy
+
+CONTEXTS, DEMAND, EXPLORATION = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one replication leaves behind: the regret path at the checkpoints and four numbers."""
+
+    path: Array
+    revenue: float
+    exploration: float
+    seconds: float
+
+
+@dataclass
+class Trace:
+    """Prices and outcomes of every round, for tests and small studies."""
+
+    prices: Array
+    y: Array
+
+
+def streams(seed: int, replication: int) -> tuple[np.random.SeedSequence, ...]:
+    """Seed sequences of a replication for contexts, demand and exploration."""
+    return tuple(np.random.SeedSequence(seed, spawn_key=(replication, k)) for k in (CONTEXTS, DEMAND, EXPLORATION))
+
+
+def replicate(
+    policy: Policy,
+    market: Market,
+    *,
+    horizon: int,
+    seed: int,
+    replication: int,
+    checkpoints: np.ndarray[tuple[int], np.dtype[np.int64]],
+    trace: Trace | None = None,
+) -> Outcome:
+    """Run one replication. Memory does not grow with the horizon but for what the policy itself records."""
+    began = time.perf_counter()
+    contexts, demand, exploration = (np.random.Generator(np.random.PCG64(s)) for s in streams(seed, replication))
+    device, server = policy.device(), policy.server()
+    path = np.empty(len(checkpoints))
+    regret, revenue, explored = 0.0, 0.0, 0
+    done, k = 0, 0
+    for block in market.blocks(contexts, demand, horizon):
+        prices, experiments = server.sell(device, block, exploration)
+        n, start = len(prices), 0
+        while k < len(checkpoints) and checkpoints[k] <= done + n:
+            stop = int(checkpoints[k]) - done
+            regret += float(block.regret[start:stop].sum())
+            path[k], start, k = regret, stop, k + 1
+        regret += float(block.regret[start:].sum())
+        revenue += float(block.y @ (prices - market.cost))
+        explored += experiments
+        if trace is not None:
+            trace.prices[done : done + n], trace.y[done : done + n] = prices, block.y
+        done += n
+    return Outcome(path, revenue, explored / horizon, time.perf_counter() - began)

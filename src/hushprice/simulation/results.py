@@ -1,0 +1,170 @@
+"""What simulations give back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from hushprice.errors import Array, InvalidInput
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The figures of one policy in one market; the interval is for the mean regret."""
+
+    policy: str
+    market: str
+    dim: int
+    horizon: int
+    replications: int
+    mean: float
+    sd: float
+    se: float
+    low: float
+    high: float
+    median: float
+    revenue: float
+    exploration: float
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Result:
+    """Replications of one policy in one market.
+
+    regret, revenue, exploration, seconds: one number a replication (revenue is realised and net of unit cost;
+    exploration is the share of rounds whose price was drawn to learn); paths: cumulative regret, one row a
+    replication, one column a checkpoint.
+    """
+
+    policy: str
+    market: str
+    dim: int
+    horizon: int
+    seed: int
+    checkpoints: npt.NDArray[np.int64]
+    paths: Array
+    revenue: Array
+    exploration: Array
+    seconds: Array
+
+    @property
+    def regret(self) -> Array:
+        """Regret at the horizon, one number a replication."""
+        return self.paths[:, -1]
+
+    @property
+    def replications(self) -> int:
+        """Number of replications."""
+        return len(self.paths)
+
+    def summary(self, *, level: float = 0.99) -> Summary:
+        """Means and a t interval of the given level for the mean regret."""
+        if not 0.0 < level < 1.0:
+            raise InvalidInput(f"level must lie between 0 and 1, got {level!r}.")
+        regret, n = self.regret, self.replications
+        mean = float(regret.mean())
+        sd = float(regret.std(ddof=1)) if n > 1 else float("nan")
+        se = sd / float(np.sqrt(n))
+        reach = float(stats.t.ppf(0.5 + level / 2, n - 1)) * se if n > 1 else float("nan")
+        return Summary(
+            policy=self.policy,
+            market=self.market,
+            dim=self.dim,
+            horizon=self.horizon,
+            replications=n,
+            mean=mean,
+            sd=sd,
+            se=se,
+            low=mean - reach,
+            high=mean + reach,
+            median=float(np.median(regret)),
+            revenue=float(self.revenue.mean()),
+            exploration=float(self.exploration.mean()),
+            seconds=float(self.seconds.mean()),
+        )
+
+    def path_mean(self) -> Array:
+        """Mean regret at the checkpoints."""
+        return np.asarray(self.paths.mean(axis=0))
+
+    def path_sd(self) -> Array:
+        """Standard deviation of the regret at the checkpoints (NaN for one replication)."""
+        if self.replications == 1:
+            return np.full(len(self.checkpoints), np.nan)
+        return np.asarray(self.paths.std(axis=0, ddof=1))
+
+    def path_quantiles(self, q: npt.ArrayLike) -> Array:
+        """Quantiles of the regret at the checkpoints."""
+        return np.asarray(np.quantile(self.paths, q, axis=0))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Summary, regrets and the mean path, as plain data (NaN as None)."""
+        plain = {
+            "summary": asdict(self.summary()),
+            "seed": self.seed,
+            "regret": self.regret.tolist(),
+            "path": {
+                "round": self.checkpoints.tolist(),
+                "mean": self.path_mean().tolist(),
+                "sd": self.path_sd().tolist(),
+            },
+        }
+        cleaned: dict[str, Any] = _without_nan(plain)
+        return cleaned
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison(Mapping[str, Result]):
+    """Results of several policies that sold to the same customers, by label."""
+
+    results: dict[str, Result]
+
+    def __getitem__(self, label: str) -> Result:
+        return self.results[label]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def summaries(self) -> dict[str, Summary]:
+        """A summary for each policy."""
+        return {label: result.summary() for label, result in self.results.items()}
+
+    def difference(self, first: str, second: str, *, level: float = 0.99) -> tuple[float, float, float]:
+        """Mean of regret(first) - regret(second) with a paired interval: (mean, low, high)."""
+        gap = self.results[first].regret - self.results[second].regret
+        se = gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.nan
+        reach = stats.t.ppf(0.5 + level / 2, len(gap) - 1) * se
+        return float(gap.mean()), float(gap.mean() - reach), float(gap.mean() + reach)
+
+    def to_json(self) -> str:
+        """Everything a machine may want."""
+        return json.dumps({label: result.to_dict() for label, result in self.results.items()}, indent=2)
+
+    def to_csv(self) -> str:
+        """One row a policy."""
+        buffer = io.StringIO()
+        rows = [{"label": label, **asdict(s)} for label, s in self.summaries().items()]
+        writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return buffer.getvalue()
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
