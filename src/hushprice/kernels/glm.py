@@ -8,7 +8,7 @@ import math
 from numba import vectorize
 
 from hushprice.kernels.jit import compiled, inlined
-from hushprice.kernels.special import normal_quantile, omega, poisson_quantile
+from hushprice.kernels.special import exp, normal_quantile, omega, omegas, poisson_quantile
 
 LINEAR, LOGISTIC, POISSON = 0, 1, 2
 
@@ -34,9 +34,9 @@ def psi(code, eta):
 def mean(code, eta):
     """psi'(eta), the expected demand."""
     if code == LOGISTIC:
-        return 1.0 / (1.0 + math.exp(-eta))
+        return 1.0 / (1.0 + exp(-eta))
     if code == POISSON:
-        return math.exp(eta)
+        return exp(eta)
     return eta
 
 
@@ -44,10 +44,10 @@ def mean(code, eta):
 def curvature(code, eta):
     """psi''(eta), the variance function."""
     if code == LOGISTIC:
-        e = math.exp(-abs(eta))
+        e = exp(-abs(eta))
         return e / ((1.0 + e) * (1.0 + e))
     if code == POISSON:
-        return math.exp(eta)
+        return exp(eta)
     return 1.0
 
 
@@ -55,11 +55,11 @@ def curvature(code, eta):
 def terms(code, eta):
     """(psi, psi', psi'') together: one exponential instead of three."""
     if code == LOGISTIC:
-        e = math.exp(-abs(eta))
+        e = exp(-abs(eta))
         mu = 1.0 / (1.0 + e)
         return max(eta, 0.0) + math.log1p(e), mu if eta >= 0.0 else e * mu, e * mu * mu
     if code == POISSON:
-        mu = math.exp(eta)
+        mu = exp(eta)
         return mu, mu, mu
     return 0.5 * eta * eta, eta, 1.0
 
@@ -146,15 +146,56 @@ def best_profit(code, a, b, cost, low, high):
 
 
 @compiled
+def _logistic_regret(cost, low, high, a, b, prices, y, regret):
+    """Regret of logistic demand in loops without a call or a rare branch, which cost twice as much here."""
+    n = prices.size
+    for i in range(n):
+        regret[i] = a[i] - b[i] * cost - 1.0
+    omegas(regret)
+    for i in range(n):
+        inverse, w = 1.0 / b[i], regret[i]
+        p = cost + (1.0 + w) * inverse
+        gap = w * inverse - (prices[i] - cost) * y[i]
+        gap = gap if gap > 0.0 else 0.0
+        regret[i] = gap if low <= p <= high and b[i] > 0.0 else -1.0
+    for i in range(n):  # the optimum is at an end of the range
+        if regret[i] < 0.0:
+            best = best_profit(LOGISTIC, a[i], b[i], cost, low, high)
+            regret[i] = max(best - (prices[i] - cost) * y[i], 0.0)
+
+
+@compiled
 def sell(code, scale, cost, low, high, a, b, prices, uniforms, y, regret):
     """Sell to customers (a, b) at the given prices: their demand and the round's regret, written in place."""
     n = prices.size
-    for i in range(n):  # three short loops, each of which the compiler can pipeline
-        y[i] = mean(code, a[i] - b[i] * prices[i])
-    for i in range(n):
-        regret[i] = max(best_profit(code, a[i], b[i], cost, low, high) - (prices[i] - cost) * y[i], 0.0)
+    if code == LOGISTIC:
+        for i in range(n):
+            y[i] = mean(LOGISTIC, a[i] - b[i] * prices[i])
+        _logistic_regret(cost, low, high, a, b, prices, y, regret)
+    else:
+        for i in range(n):
+            y[i] = mean(code, a[i] - b[i] * prices[i])
+            regret[i] = max(best_profit(code, a[i], b[i], cost, low, high) - (prices[i] - cost) * y[i], 0.0)
     for i in range(n):
         y[i] = draw(code, scale, y[i], uniforms[i])
+
+
+@compiled
+def best_prices(code, a, b, cost, low, high, prices):
+    """The :func:`best_price` of every customer (a, b), written in place."""
+    n = prices.size
+    if code == LOGISTIC:  # the same steps as best_price, in loops without a rare branch
+        for i in range(n):
+            prices[i] = a[i] - b[i] * cost - 1.0
+        omegas(prices)
+        for i in range(n):
+            prices[i] = min(max(cost + (1.0 + prices[i]) / b[i], low), high)
+        for i in range(n):
+            if not b[i] > 0.0:
+                prices[i] = best_end(LOGISTIC, a[i], b[i], cost, low, high)
+    else:
+        for i in range(n):
+            prices[i] = best_price(code, a[i], b[i], cost, low, high)
 
 
 @compiled
@@ -169,6 +210,15 @@ def utility(z, theta, a, b):
             t += z[i, j] * theta[d + j]
         a[i] = s
         b[i] = t
+
+
+@compiled
+def affine(z, shift, scale):
+    """z = (z + shift) * scale, in place and in one pass."""
+    n, d = z.shape
+    for i in range(n):
+        for j in range(d):
+            z[i, j] = (z[i, j] + shift) * scale
 
 
 # The same functions over arrays of any shape, for the demand layer.

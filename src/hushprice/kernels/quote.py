@@ -2,7 +2,7 @@
 
 
 from hushprice.kernels.jit import compiled, inlined
-from hushprice.kernels.glm import best_price, draw, mean, utility
+from hushprice.kernels.glm import best_price, best_prices, draw, mean, utility
 from hushprice.kernels.running import HELD, append, update
 
 EXPLORE, EXPLOIT, PERTURB, FIXED = 0, 1, 2, 3
@@ -27,7 +27,11 @@ def quotes(phase, code, theta, level, z, uniforms, cost, low, high, a, b, prices
 
     ``uniforms`` holds one number a customer in the phases that draw, and is empty in the others.
     """
-    if phase == EXPLOIT or phase == PERTURB:
+    if phase == EXPLOIT:  # the common case by far, as a loop of its own
+        utility(z, theta, a, b)
+        best_prices(code, a, b, cost, low, high, prices)
+        return
+    if phase == PERTURB:
         utility(z, theta, a, b)
     for i in range(prices.size):
         u = uniforms[i] if uniforms.size else 0.0

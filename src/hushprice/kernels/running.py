@@ -20,7 +20,7 @@ GROWTH, DRIFT, PATH, LEVERAGE = 0, 1, 2, 3
 MAX_GROWTH = 0.25  # refit at the latest after a quarter more records
 TARGET_DRIFT = 0.05  # what the schedule steers to; the stated bound is twice this
 START_GROWTH = 0.05  # pace before any drift has been measured
-NEWTON_TOLERANCE = 1e-5  # in standard errors; the step after it leaves about its square
+NEWTON_TOLERANCE = 1e-4  # in standard errors; the step after it leaves about its square
 NEWTON_PASSES = 200
 
 

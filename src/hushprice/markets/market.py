@@ -19,7 +19,7 @@ from hushprice.kernels import glm as kernel
 
 def block_size(dim: int) -> int:
     """Customers drawn at once: few enough to stay in the cache. Part of the definition of a run."""
-    return max(2048, min(16384, 131_072 // dim))
+    return max(2048, min(8192, 131_072 // dim))
 
 
 Contexts = Callable[[np.random.Generator, int], Array]

@@ -9,6 +9,7 @@ import numpy as np
 
 from hushprice.demand import Family
 from hushprice.errors import Array, positive_int
+from hushprice.kernels.glm import affine
 from hushprice.markets.market import Market
 
 PRICES = (0.0, 3.0)
@@ -22,8 +23,7 @@ class _Uniform:
 
     def __call__(self, rng: np.random.Generator, n: int) -> Array:
         z = rng.random((n, self.dim))
-        z += 1.0
-        z *= 1.0 / math.sqrt(self.dim)
+        affine(z, 1.0, 1.0 / math.sqrt(self.dim))
         return z
 
 
