@@ -14,8 +14,7 @@ from hushprice.errors import HushpriceError, InvalidInput, NoMLE, SnapshotError
 from hushprice.estimation import fit
 from hushprice.policies import Pricer
 from hushprice.simulation import Comparison, Result, compare, simulate
-
-__version__ = "0.1.0"
+from hushprice.version import __version__
 
 __all__ = [
     "Comparison",
@@ -29,6 +28,7 @@ __all__ = [
     "Pricer",
     "Result",
     "SnapshotError",
+    "__version__",
     "compare",
     "estimation",
     "fit",

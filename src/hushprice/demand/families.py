@@ -101,14 +101,16 @@ class Family:
     def check_outcome(self, y: Any) -> Array:
         """Outcomes as floats, refused if the family cannot produce them."""
         try:
-            y = np.asarray(y, dtype=np.float64)
+            outcomes: Array = np.asarray(y, dtype=np.float64)
         except (TypeError, ValueError):
             raise InvalidInput(f"An outcome must be a number, got {y!r}.") from None
-        if not np.isfinite(y).all():
+        if not np.isfinite(outcomes).all():
             raise InvalidInput("An outcome must be finite, got NaN or infinity.")
-        if not self._possible(y).all():
-            raise InvalidInput(f"{self.name} demand must be {self._domain}, got {y.flat[np.argmin(self._possible(y))]:g}.")
-        return y
+        possible = self._possible(outcomes)
+        if not possible.all():
+            wrong = outcomes.flat[np.argmin(possible)]
+            raise InvalidInput(f"{self.name} demand must be {self._domain}, got {wrong:g}.")
+        return outcomes
 
     _domain: ClassVar[str] = "a finite number"
 
@@ -149,7 +151,7 @@ class Logistic(Family):
     _domain: ClassVar[str] = "0 or 1"
 
     def _possible(self, y: Array) -> npt.NDArray[np.bool_]:
-        return (y == 0.0) | (y == 1.0)
+        return np.isin(y, (0.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -165,4 +167,5 @@ class Poisson(Family):
     _domain: ClassVar[str] = "a whole number of at least 0"
 
     def _possible(self, y: Array) -> npt.NDArray[np.bool_]:
-        return (y >= 0.0) & (y == np.floor(y))
+        whole: npt.NDArray[np.bool_] = y == np.floor(y)
+        return whole & (y >= 0.0)

@@ -5,6 +5,8 @@ Minimises ``F(theta) = sum_i w_i [psi(x_i.theta) - y_i x_i.theta] + ridge/2 |the
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,7 @@ from hushprice.kernels import newton as kernel
 
 _SUBSAMPLE = 16  # the first fit is on one record in so many
 _LARGE = 8  # ... when that leaves at least so many records per coefficient
+_CHUNK = 16_384  # records a thread takes at a time
 _SUSPECT = 1e-5  # a fitted psi'' this small asks whether the MLE exists
 
 
@@ -148,8 +151,45 @@ def _solve(
         )
         theta = start if status == kernel.CONVERGED else theta
     information = np.empty((m, m))
-    status, passes, _ = kernel.newton(family.code, rows, y, w, ridge, theta, information, tolerance, max_passes)
+    newton = kernel.newton if n <= _CHUNK else _newton_threaded
+    status, passes = newton(family.code, rows, y, w, ridge, theta, information, tolerance, max_passes)
     return theta, np.tril(information) + np.tril(information, -1).T, passes, status
+
+
+def _newton_threaded(
+    code: int,
+    rows: Array,
+    y: Array,
+    w: Array,
+    ridge: float,
+    theta: Array,
+    information: Array,
+    tolerance: float,
+    max_passes: int,
+) -> tuple[int, int]:
+    """The kernel's :func:`newton` with each pass over the records shared among threads.
+
+    The records are cut at fixed places and the parts added in order, so that the result does not depend on the
+    number of threads.
+    """
+    m = theta.size
+    parts = [slice(i, i + _CHUNK) for i in range(0, len(y), _CHUNK)]
+    gradients, hessians = np.empty((len(parts), m)), np.empty((len(parts), m, m))
+    gradient, direction, trial, factor = np.empty(m), np.empty(m), theta.copy(), np.zeros((m, m))
+    state = np.array([np.inf, 1.0, np.inf])
+
+    def evaluate(k: int) -> float:
+        rows_k, y_k, w_k = rows[parts[k]], y[parts[k]], w[parts[k]]
+        return float(kernel.evaluate(code, rows_k, y_k, w_k, trial, gradients[k], hessians[k]))
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for passes in range(1, max_passes + 1):
+            value = sum(pool.map(evaluate, range(len(parts))))
+            gradient[:], information[:] = gradients.sum(axis=0), hessians.sum(axis=0)
+            status = kernel.step(value, ridge, theta, trial, direction, gradient, information, factor, state, tolerance)
+            if status != kernel.RUNNING:
+                return status, passes
+    return kernel.STALLED, max_passes
 
 
 def _row_space(rows: Array) -> Array:
@@ -160,8 +200,11 @@ def _row_space(rows: Array) -> Array:
 
 
 def _covariance(information: Array, ridge: float) -> Array:
-    inverse = linalg.inv(information)
-    return np.asarray(inverse @ (information - ridge * np.eye(len(information))) @ inverse, dtype=np.float64)
+    """H^-1 (H - ridge) H^-1, by the kernel's Cholesky, which does not mind columns of different scale."""
+    factor, inverse = np.zeros_like(information), np.empty_like(information)
+    kernel.cholesky(information, factor)
+    kernel.invert(factor, inverse)
+    return inverse - ridge * inverse @ inverse
 
 
 def _dispersion(family: Family, y: Array, eta: Array, w: Array, rank: int) -> float:
@@ -196,7 +239,7 @@ def _require_existence(family: Family, rows: Array, y: Array, eta: Array) -> Non
         bounds=(-1, 1),
         method="highs",
     )
-    if found.status == 0 and -found.fun > 1e-7 * np.abs(rows).max():
+    if found.status == 0 and found.fun is not None and -found.fun > 1e-7 * np.abs(rows).max():
         raise NoMLE(
             "The records are separable: some combination of the features tells the outcomes apart without error, "
             "so the maximum likelihood estimate is infinite. Pass ridge > 0 (1.0 is a good start) or add records."

@@ -202,10 +202,15 @@ def best_prices(code, a, b, cost, low, high, prices):
 def utility(z, theta, a, b):
     """a = z.alpha and b = z.beta of every row of z, summed in the order of the entries."""
     n, d = z.shape
+    if d == 1:  # no inner loop: several customers at a time
+        for i in range(n):
+            a[i] = z[i, 0] * theta[0]
+            b[i] = z[i, 0] * theta[1]
+        return
     for i in range(n):
-        s = 0.0
-        t = 0.0
-        for j in range(d):
+        s = z[i, 0] * theta[0]
+        t = z[i, 0] * theta[d]
+        for j in range(1, d):
             s += z[i, j] * theta[j]
             t += z[i, j] * theta[d + j]
         a[i] = s
@@ -213,12 +218,10 @@ def utility(z, theta, a, b):
 
 
 @compiled
-def affine(z, shift, scale):
-    """z = (z + shift) * scale, in place and in one pass."""
-    n, d = z.shape
-    for i in range(n):
-        for j in range(d):
-            z[i, j] = (z[i, j] + shift) * scale
+def affine(values, shift, scale):
+    """values = (values + shift) * scale, in place and in one pass."""
+    for i in range(values.size):
+        values[i] = (values[i] + shift) * scale
 
 
 # The same functions over arrays of any shape, for the demand layer.

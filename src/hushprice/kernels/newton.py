@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from hushprice.kernels.jit import compiled
 from hushprice.kernels.glm import terms
+from hushprice.kernels.jit import compiled
 
-CONVERGED, SINGULAR, STALLED = 0, 1, 2
+CONVERGED, SINGULAR, STALLED, RUNNING = 0, 1, 2, 3
 TILE = 8
 
 
@@ -154,45 +154,52 @@ def invert(factor, out):
 
 
 @compiled
-def newton(code, x, y, weights, ridge, theta, information, tolerance, max_iter):
+def step(value, ridge, theta, trial, direction, gradient, information, factor, state, tolerance):
+    """What to do with the unpenalised objective, gradient and information at ``trial``.
+
+    Takes the trial point over into ``theta`` if F went down, and sets the next one a Newton step further;
+    otherwise halves the step. ``state`` = (F at theta, length of the step tried, Newton decrement).
+    """
+    m = theta.size
+    value += 0.5 * ridge * dot(trial, trial)
+    if not value <= state[0] + 1e-12 * abs(state[0]):  # a rise within rounding is not a rise
+        state[1] *= 0.5
+        for i in range(m):
+            trial[i] = theta[i] + state[1] * direction[i]
+        return STALLED if state[1] < 1e-12 else RUNNING
+    theta[:] = trial
+    for i in range(m):
+        gradient[i] += ridge * theta[i]
+        information[i, i] += ridge
+    if not cholesky(information, factor):
+        return SINGULAR
+    solve(factor, gradient, direction)
+    state[0], state[1], state[2] = value, 1.0, math.sqrt(max(dot(gradient, direction), 0.0))
+    for i in range(m):
+        direction[i] = -direction[i]
+        trial[i] = theta[i] + direction[i]
+    if state[2] <= tolerance:
+        theta[:] = trial
+        return CONVERGED
+    return RUNNING
+
+
+@compiled
+def newton(code, x, y, weights, ridge, theta, information, tolerance, max_passes):
     """Minimise F from ``theta`` (in place) by Newton steps, halved until F decreases.
 
     Stops when the Newton decrement (the length of the step in standard errors) is below ``tolerance``; that last
     step is still taken, so the error left is of the order of its square. ``information`` receives the lower
     triangle of the penalised Hessian at the last point evaluated.
 
-    Returns (status, passes over the data, last decrement).
+    Returns (status, passes over the data).
     """
     m = theta.size
-    gradient, step, factor = np.empty(m), np.empty(m), np.zeros((m, m))
-    trial = theta.copy()
-    current = np.inf
-    shrink = 1.0
-    decrement = np.inf
-    for iteration in range(max_iter):
-        value = evaluate(code, x, y, weights, trial, gradient, information) + 0.5 * ridge * dot(trial, trial)
-        # A rise within rounding of the objective is not a rise.
-        if not value <= current + 1e-12 * abs(current):
-            shrink *= 0.5
-            if shrink < 1e-12:
-                return STALLED, iteration + 1, decrement
-            for i in range(m):
-                trial[i] = theta[i] + shrink * step[i]
-            continue
-        theta[:] = trial
-        current = value
-        for i in range(m):
-            gradient[i] += ridge * theta[i]
-            information[i, i] += ridge
-        if not cholesky(information, factor):
-            return SINGULAR, iteration + 1, decrement
-        solve(factor, gradient, step)
-        decrement = math.sqrt(max(dot(gradient, step), 0.0))
-        shrink = 1.0
-        for i in range(m):
-            step[i] = -step[i]
-            trial[i] = theta[i] + step[i]
-        if decrement <= tolerance:
-            theta[:] = trial
-            return CONVERGED, iteration + 1, decrement
-    return STALLED, max_iter, decrement
+    gradient, direction, trial, factor = np.empty(m), np.empty(m), theta.copy(), np.zeros((m, m))
+    state = np.array([np.inf, 1.0, np.inf])
+    for k in range(max_passes):
+        value = evaluate(code, x, y, weights, trial, gradient, information)
+        status = step(value, ridge, theta, trial, direction, gradient, information, factor, state, tolerance)
+        if status != RUNNING:
+            return status, k + 1
+    return STALLED, max_passes

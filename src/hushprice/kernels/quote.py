@@ -1,8 +1,7 @@
 """The device's price, for one customer or a block of them."""
 
-
-from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.glm import best_price, best_prices, draw, mean, utility
+from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.running import HELD, append, update
 
 EXPLORE, EXPLOIT, PERTURB, FIXED = 0, 1, 2, 3
@@ -46,24 +45,24 @@ def deviation(kappa, t):
 
 @compiled
 def perturb_block(
-    code, ridge, cost, low, high, kappa, every, warmup, t, z, uniforms, x, y, theta, P, counts, pace,
+    code, ridge, cost, low, high, kappa, every, warmup, t, z, uniforms, x, y, theta, P, counts, pace, anchor,
     true_code, scale, true_a, true_b, demand, prices,
 ):  # fmt: skip
     """Semi-Myopic over a block of customers, rounds t + 1, t + 2, ...: quote, sell, record every so many, re-estimate.
 
     The same steps as a live round: the phase, :func:`quote`, :func:`append` and :func:`update`.
     """
-    n, d = z.shape
+    n = len(z)
     a, b = theta[:1].copy(), theta[:1].copy()
     for i in range(n):
         t += 1
         if counts[HELD] < warmup:
             prices[i] = quote(EXPLORE, code, 0.0, 0.0, 0.0, uniforms[i], cost, low, high)
         else:
-            update(code, ridge, x, y, theta, P, counts, pace)
+            update(code, ridge, x, y, theta, P, counts, pace, anchor)
             utility(z[i : i + 1], theta, a, b)
             level = deviation(kappa, t)
             prices[i] = quote(PERTURB, code, a[0], b[0], level, uniforms[i], cost, low, high)
         if t % every == 0:
             outcome = draw(true_code, scale, mean(true_code, true_a[i] - true_b[i] * prices[i]), demand[i])
-            append(x, y, counts, z[i], prices[i], outcome)
+            append(x, y, counts, pace, z[i], prices[i], outcome)

@@ -2,26 +2,29 @@
 
 State, all in place: records ``x`` (capacity, m) and ``y``; ``theta``; ``P``, the inverse of the penalised Hessian;
 ``counts`` = (records held, records in the estimate, records at the last exact refit, exact refits, updates);
-``pace`` = (growth allowed between refits, drift found at the last refit, squared length of the path since then and
-largest leverage seen on it, both in standard errors).
+``pace`` = (growth allowed between refits, drift found at the last refit, largest utility moved since, lowest and
+highest price on record);
+``anchor`` = (theta at the last refit; Hessian times the way from it to theta).
 """
 
 import math
 
 import numpy as np
 
-from hushprice.kernels.jit import compiled
 from hushprice.kernels.glm import LINEAR, curvature, mean
-from hushprice.kernels.newton import cholesky, dot, invert, newton
+from hushprice.kernels.jit import compiled
+from hushprice.kernels.newton import CONVERGED, cholesky, dot, invert, newton
 
 HELD, USED, FITTED, REFITS, UPDATES = 0, 1, 2, 3, 4
-GROWTH, DRIFT, PATH, LEVERAGE = 0, 1, 2, 3
+GROWTH, DRIFT, MOVED, LOWEST, HIGHEST = 0, 1, 2, 3, 4
 
 MAX_GROWTH = 0.25  # refit at the latest after a quarter more records
-TARGET_DRIFT = 0.05  # what the schedule steers to; the stated bound is twice this
+ALARM = 0.2  # the stated bound on the drift: refit at once when expected_drift passes it
+TARGET_DRIFT = 0.05  # what the geometric schedule steers the drift found at refits to
 START_GROWTH = 0.05  # pace before any drift has been measured
 NEWTON_TOLERANCE = 1e-4  # in standard errors; the step after it leaves about its square
-NEWTON_PASSES = 200
+WARM_PASSES, COLD_PASSES = 25, 500
+EXACT_RECORDS = 3  # with fewer records than so many a coefficient, every estimate is an exact refit
 
 
 @compiled
@@ -47,7 +50,26 @@ def implicit_residual(code, eta, leverage, y):
 
 
 @compiled
-def assimilate(code, x, y, theta, P, Px, pace):
+def _track(x, s, w, theta, pace, anchor):
+    """Keep what :func:`expected_drift` needs: the Hessian times the way, and the largest utility moved.
+
+    The utility moved is looked at over all prices on record, for this record's context.
+    """
+    m = theta.size
+    d = m // 2
+    a = b = along = 0.0
+    for j in range(d):
+        way_a, way_b = theta[j] - anchor[0, j], theta[d + j] - anchor[0, d + j]
+        a += x[j] * way_a
+        b += x[j] * way_b
+        along += x[j] * way_a + x[d + j] * way_b
+    for i in range(m):  # the Hessian gained w x x', the way s P x
+        anchor[1, i] += (s + w * along) * x[i]
+    pace[MOVED] = max(pace[MOVED], abs(a - pace[LOWEST] * b), abs(a - pace[HIGHEST] * b))
+
+
+@compiled
+def assimilate(code, x, y, theta, P, Px, pace, anchor):
     """Add one record: minimise its loss exactly plus the quadratic model 1/2 |theta - old|^2 in P^-1 of the others."""
     m = theta.size
     for i in range(m):
@@ -57,23 +79,25 @@ def assimilate(code, x, y, theta, P, Px, pace):
     s = implicit_residual(code, eta, leverage, y)
     w = curvature(code, eta + leverage * s)
     c = w / (1.0 + w * leverage)
-    pace[PATH] += s * s * leverage
-    pace[LEVERAGE] = max(pace[LEVERAGE], leverage)
     for i in range(m):
         theta[i] += s * Px[i]
         row, k = P[i], c * Px[i]
         for j in range(m):
             row[j] -= k * Px[j]
+    _track(x, s, w, theta, pace, anchor)
 
 
 @compiled
-def refit(code, ridge, x, y, theta, P, counts, pace):
+def refit(code, ridge, x, y, theta, P, counts, pace, anchor):
     """Exact ridge MLE of all records held, from the running estimate; measures how far that had drifted."""
     n, m = counts[HELD], theta.size
     running = theta.copy()
     information, factor = np.empty((m, m)), np.zeros((m, m))
     no_weights = np.empty(0)
-    newton(code, x[:n], y[:n], no_weights, ridge, theta, information, NEWTON_TOLERANCE, NEWTON_PASSES)
+    status, _ = newton(code, x[:n], y[:n], no_weights, ridge, theta, information, NEWTON_TOLERANCE, WARM_PASSES)
+    if status != CONVERGED:  # the running estimate was a bad start: from zero Newton always arrives
+        theta[:] = 0.0
+        newton(code, x[:n], y[:n], no_weights, ridge, theta, information, NEWTON_TOLERANCE, COLD_PASSES)
     if cholesky(information, factor):
         invert(factor, P)
     if counts[USED] == n and n > counts[FITTED] + 1:  # every record was assimilated: the gap is drift
@@ -86,50 +110,55 @@ def refit(code, ridge, x, y, theta, P, counts, pace):
         # Drift grows about linearly in the growth between refits: aim at half the target, change by at most two.
         factor_wanted = 0.5 * TARGET_DRIFT / max(pace[DRIFT], 1e-12)
         pace[GROWTH] = min(pace[GROWTH] * min(max(factor_wanted, 0.5), 1.5), MAX_GROWTH)
-    pace[PATH] = pace[LEVERAGE] = 0.0
+    pace[MOVED] = 0.0
+    anchor[0] = theta
+    anchor[1] = 0.0
     counts[USED] = n
     counts[FITTED] = n
     counts[REFITS] += 1
 
 
 @compiled
-def expected_drift(pace, m):
-    """Second-order error of the rank-one steps: 1/2 |path|^2 times the utility a unit of path moves.
+def expected_drift(theta, pace, anchor):
+    """Second-order error of the steps since the last refit: 1/2 |way| times the largest utility moved.
 
-    A unit step moves the utility x.theta by at most sqrt(leverage of x), and by 1/sqrt(m) of that when the path
-    has no preferred direction among m.
+    The gradient left over is sum_i psi'''(.) (x_i.way)^2 x_i / 2, and |psi'''| <= psi'' in every family, so that
+    its length in standard errors is at most 1/2 max_i |x_i.way| |way|, with |way| in standard errors.
     """
-    return 0.5 * pace[PATH] * math.sqrt(pace[LEVERAGE] / m)
+    square = 0.0
+    for i in range(theta.size):
+        square += (theta[i] - anchor[0, i]) * anchor[1, i]
+    return 0.5 * pace[MOVED] * math.sqrt(max(square, 0.0))
 
 
 @compiled
-def refit_due(code, counts, pace, m):
+def refit_due(code, theta, counts, pace, anchor):
     """Whether the records held have outgrown the last exact refit, or the steps since have been too long."""
-    if counts[FITTED] == 0:
+    if counts[HELD] < EXACT_RECORDS * theta.size:
         return True
     if code == LINEAR:  # the quadratic model is the truth: only rounding can drift
         return counts[HELD] > (1.0 + MAX_GROWTH) * counts[FITTED]
-    return counts[HELD] > (1.0 + pace[GROWTH]) * counts[FITTED] or expected_drift(pace, m) > TARGET_DRIFT
+    return counts[HELD] > (1.0 + pace[GROWTH]) * counts[FITTED] or expected_drift(theta, pace, anchor) > ALARM
 
 
 @compiled
-def update(code, ridge, x, y, theta, P, counts, pace):
+def update(code, ridge, x, y, theta, P, counts, pace, anchor):
     """Bring the estimate up to the records held: by rank-one steps, or by an exact refit when one is due."""
     n, m = counts[HELD], theta.size
     if counts[USED] == n:
         return
-    if counts[FITTED] > 0 and n - counts[USED] <= m + MAX_GROWTH * counts[FITTED]:
+    if counts[FITTED] >= EXACT_RECORDS * m and n - counts[USED] <= MAX_GROWTH * counts[FITTED]:
         Px = np.empty(m)
         for i in range(counts[USED], n):
-            assimilate(code, x[i], y[i], theta, P, Px, pace)
+            assimilate(code, x[i], y[i], theta, P, Px, pace, anchor)
         counts[USED] = n
-    if counts[USED] < n or refit_due(code, counts, pace, m):
-        refit(code, ridge, x, y, theta, P, counts, pace)
+    if counts[USED] < n or refit_due(code, theta, counts, pace, anchor):
+        refit(code, ridge, x, y, theta, P, counts, pace, anchor)
     counts[UPDATES] += 1
 
 
 @compiled
-def append(x, y, counts, z, price, outcome):
+def append(x, y, counts, pace, z, price, outcome):
     """Store the record x = (z, -p z), y."""
     n, d = counts[HELD], z.size
     row = x[n]
@@ -137,4 +166,5 @@ def append(x, y, counts, z, price, outcome):
         row[j] = z[j]
         row[d + j] = -price * z[j]
     y[n] = outcome
+    pace[LOWEST], pace[HIGHEST] = min(pace[LOWEST], price), max(pace[HIGHEST], price)
     counts[HELD] = n + 1

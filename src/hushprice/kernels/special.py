@@ -23,7 +23,7 @@ def exp(x):
     """e^x within two units in the last place for |x| <= 700; e^700 or e^-700 beyond (and e^-700 for NaN)."""
     x = x if x > -700.0 else -700.0
     x = x if x < 700.0 else 700.0
-    k = int(math.floor(x * (1.0 / _STEP) + 0.5))
+    k = math.floor(x * (1.0 / _STEP) + 0.5)
     r = x - k * _STEP_HIGH - k * _STEP_LOW
     scale = _POWERS[(k >> 6) + 1074] * _ROOTS[k & 63]
     return scale + scale * (r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0))))))

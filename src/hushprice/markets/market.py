@@ -103,9 +103,7 @@ class Market:
             raise InvalidInput(f"contexts must give an array of shape {(n, self.dim)}, got {z.shape}.")
         return z
 
-    def blocks(
-        self, contexts: np.random.Generator, demand: np.random.Generator, horizon: int
-    ) -> Iterator[Block]:
+    def blocks(self, contexts: np.random.Generator, demand: np.random.Generator, horizon: int) -> Iterator[Block]:
         """Customers 1..horizon, in blocks of fixed size, from a generator for who they are and one for what they do."""
         size = block_size(self.dim)
         for start in range(0, horizon, size):

@@ -23,7 +23,7 @@ class _Uniform:
 
     def __call__(self, rng: np.random.Generator, n: int) -> Array:
         z = rng.random((n, self.dim))
-        affine(z, 1.0, 1.0 / math.sqrt(self.dim))
+        affine(z.reshape(-1), 1.0, 1.0 / math.sqrt(self.dim))
         return z
 
 

@@ -1,8 +1,8 @@
 """ETC, explore then commit (the paper's Algorithm 1), for a known horizon T.
 
-    rounds 1..tau:      p_t ~ Uniform[l, u],  tau = ceil(sqrt(d T log T))
-    after round tau:    theta = MLE of the tau experiments
-    rounds tau+1..T:    p_t = p*(theta, z_t)
+rounds 1..tau:      p_t ~ Uniform[l, u],  tau = ceil(sqrt(d T log T))
+after round tau:    theta = MLE of the tau experiments
+rounds tau+1..T:    p_t = p*(theta, z_t)
 """
 
 from __future__ import annotations

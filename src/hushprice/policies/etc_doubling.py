@@ -1,8 +1,8 @@
 """ETC-Doubling (the paper's Algorithm 2), for an unknown horizon.
 
-    episode q = 1, 2, ... of length E = 2^q:
-    first tau_q rounds: p_t ~ Uniform[l, u],  tau_q = min(E, factor sqrt(d E log E)), rounded up
-    then:               theta = MLE of the experiments of all episodes so far,  p_t = p*(theta, z_t)
+episode q = 1, 2, ... of length E = 2^q:
+first tau_q rounds: p_t ~ Uniform[l, u],  tau_q = min(E, factor sqrt(d E log E)), rounded up
+then:               theta = MLE of the experiments of all episodes so far,  p_t = p*(theta, z_t)
 """
 
 from __future__ import annotations

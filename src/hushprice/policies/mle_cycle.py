@@ -1,8 +1,8 @@
 """MLE-Cycle (Broder & Rusmevichientong 2012; Ban & Keskin 2021; the paper's supplement).
 
-    cycle c = 1, 2, ...:
-    k rounds:       p_t ~ Uniform[l, u],  original k = 2, modified k = sqrt(d log(2 c)) to the nearest integer
-    then c rounds:  theta = MLE of all experiments so far,  p_t = p*(theta, z_t)
+cycle c = 1, 2, ...:
+k rounds:       p_t ~ Uniform[l, u],  original k = 2, modified k = sqrt(d log(2 c)) to the nearest integer
+then c rounds:  theta = MLE of all experiments so far,  p_t = p*(theta, z_t)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Semi-Myopic (Keskin & Zeevi 2014; Simchi-Levi & Wang 2023; the paper's supplement), and Greedy as its limit.
 
-    p_t = p*(theta, z_t) + kappa t^(-1/4) B_t,  B_t = +1 or -1,  clipped to [l, u];  original kappa = 1,
-    modified kappa = d^(1/4).  Every 5th round is recorded and theta re-estimated from all records.
-    Uniform prices until 4 d + 10 records exist.
+p_t = p*(theta, z_t) + kappa t^(-1/4) B_t,  B_t = +1 or -1,  clipped to [l, u];  original kappa = 1,
+modified kappa = d^(1/4).  Every 5th round is recorded and theta re-estimated from all records.
+Uniform prices until 4 d + 10 records exist.
 """
 
 from __future__ import annotations

@@ -72,7 +72,16 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
         raise
     except FileNotFoundError:
         raise SnapshotError(f"There is no file {path}.") from None
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError, EOFError, AttributeError, TypeError, RuntimeError) as problem:
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        KeyError,
+        ValueError,
+        EOFError,
+        AttributeError,
+        TypeError,
+        RuntimeError,
+    ) as problem:
         raise SnapshotError(f"{path} is not a readable hushprice snapshot: {problem}") from problem
     return dict(body)
 

@@ -1,8 +1,8 @@
 """Policies that learn nothing, to measure the others against.
 
-    Clairvoyant:  p_t = p*(theta_true, z_t)      regret 0
-    FixedPrice:   p_t = p                        what one price for everyone costs
-    RandomPrice:  p_t ~ Uniform[l, u]            what experimenting for ever costs
+Clairvoyant:  p_t = p*(theta_true, z_t)      regret 0
+FixedPrice:   p_t = p                        what one price for everyone costs
+RandomPrice:  p_t ~ Uniform[l, u]            what experimenting for ever costs
 """
 
 from __future__ import annotations

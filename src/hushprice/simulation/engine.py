@@ -67,7 +67,7 @@ def replicate(
             regret += float(block.regret[start:stop].sum())
             path[k], start, k = regret, stop, k + 1
         regret += float(block.regret[start:].sum())
-        revenue += float(block.y @ (prices - market.cost))
+        revenue += float(block.y @ prices - market.cost * block.y.sum())
         explored += experiments
         if trace is not None:
             trace.prices[done : done + n], trace.y[done : done + n] = prices, block.y

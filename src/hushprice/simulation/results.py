@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -102,7 +102,7 @@ class Result:
             return np.full(len(self.checkpoints), np.nan)
         return np.asarray(self.paths.std(axis=0, ddof=1))
 
-    def path_quantiles(self, q: npt.ArrayLike) -> Array:
+    def path_quantiles(self, q: float | Sequence[float]) -> Array:
         """Quantiles of the regret at the checkpoints."""
         return np.asarray(np.quantile(self.paths, q, axis=0))
 

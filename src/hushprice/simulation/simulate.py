@@ -148,7 +148,9 @@ def _engine(engine: str | None, workers: int) -> Iterator[None]:
         try:
             get_client()
         except ValueError:
-            raise InvalidInput("engine='dask' needs a Dask client in force: create dask.distributed.Client first.") from None
+            raise InvalidInput(
+                "engine='dask' needs a Dask client in force: create dask.distributed.Client first."
+            ) from None
         with joblib.parallel_config(backend="dask"):
             yield
         return

@@ -1,0 +1,48 @@
+# The whole project in a few words. Needs Python 3.11+ and make; sets up everything else in .venv by itself.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+KERNELS := $(wildcard src/hushprice/kernels/*.py)
+
+.PHONY: help demo test lint bench clean
+help:  ## what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 8
+
+demo: .venv/.base .venv/.kernels  ## compare policies on embedded defaults: a table and pictures in hushprice-demo/
+	$(BIN)/hushprice demo
+
+test: .venv/.dev .venv/.kernels lint  ## lint, types, layers and all tests
+	$(BIN)/pytest -n 2 --dist worksteal
+
+lint: .venv/.dev  ## style, types and layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.bench .venv/.kernels  ## the paper's table, scaling fits and speeds (about half an hour on two cores)
+	$(BIN)/python -m benchmarks all
+
+clean:  ## forget everything that was set up
+	rm -rf .venv
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hushprice needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	$(PYTHON) -m venv .venv
+
+.venv/.base: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) --editable .
+	@touch $@
+
+.venv/.dev: .venv/.base
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+.venv/.bench: .venv/.base
+	$(PIP) --editable '.[bench]'
+	@touch $@
+
+# Numba's cache watches a kernel's own file but not the kernels it calls: start afresh when any of them changed.
+.venv/.kernels: $(KERNELS) | .venv/bin/python
+	find src -name '*.nb[ci]' -delete
+	@touch $@

@@ -1,0 +1,264 @@
+"""``python -m benchmarks table|scaling|greedy|speed|mle|memory|all``: print and keep (hushprice-bench/*.csv)."""
+
+from __future__ import annotations
+
+import csv
+import math
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import hushprice as hp
+from benchmarks.published import DIMS, ETC_SLOPES, HORIZON, REPLICATIONS, TABLE
+from hushprice.cli.show import progress_bar
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+console = Console(width=150)
+OUT = Path("hushprice-bench")
+
+Workers = Annotated[int, typer.Option(help="Processes; -1 for all cores.")]
+Count = Annotated[int, typer.Option(help="Replications a cell.")]
+Rows = list[dict[str, Any]]
+
+
+def build(name: str, dim: int, **options: Any) -> hp.policies.Policy:
+    return hp.policies.build(name, family="logistic", dim=dim, prices=(0, 3), **options)
+
+
+def report(name: str, title: str, rows: Rows) -> None:
+    """Print rows as a table and keep them as CSV."""
+    table = Table(title=title, title_justify="left")
+    for column in rows[0]:
+        table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")
+    for row in rows:
+        table.add_row(*(f"{v:.4g}" if isinstance(v, float) and abs(v) < 10 else _plain(v) for v in row.values()))
+    console.print(table)
+    OUT.mkdir(exist_ok=True)
+    with (OUT / f"{name}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+
+
+@app.command()
+def table(replications: Count = 200, workers: Workers = -1) -> None:
+    """The paper's table of regrets at unknown T = 490 000, S1, with ridge 0.1 and with our default."""
+    cells: list[tuple[str, dict[str, Any]]] = [("etc-doubling", {})]
+    cells += [(p, {"variant": v}) for p in ("mle-cycle", "semi-myopic") for v in ("modified", "original")]
+    rows: Rows = []
+    with progress_bar(console, 2 * len(DIMS) * len(cells) * replications) as advance:
+        for ridge in (0.1, 1.0):
+            for name, options in cells:
+                for dim in DIMS:
+                    result = hp.simulate(
+                        build(name, dim, ridge=ridge, **options),
+                        hp.markets.s1(dim=dim),
+                        horizon=HORIZON,
+                        replications=replications,
+                        seed=1,
+                        workers=workers,
+                        progress=advance,
+                    )
+                    rows.append(_against_paper(name, options.get("variant", ""), ridge, dim, result))
+    report("table", f"S1, unknown T = {HORIZON:,}: our regret next to the paper's", rows)
+
+
+def _against_paper(name: str, variant: str, ridge: float, dim: int, result: hp.Result) -> dict[str, Any]:
+    """Ours, theirs, the difference in percent and in standard errors of that difference."""
+    s = result.summary()
+    row = {"policy": name, "variant": variant, "ridge": ridge, "d": dim, "mean": s.mean, "sd": s.sd, "se": s.se}
+    if variant == "original":
+        return row | {"paper": "", "differs by": "", "in se": ""}
+    mean, sd, _ = TABLE[name][dim]
+    se = math.hypot(s.se, sd / math.sqrt(REPLICATIONS))
+    return row | {"paper": mean, "differs by": f"{s.mean / mean - 1:+.1%}", "in se": f"{(s.mean - mean) / se:+.1f}"}
+
+
+@app.command()
+def scaling(replications: Count = 100, workers: Workers = -1) -> None:
+    """ETC on S1 and S2, fitted: log mean regret = c + slope_d log d + slope_T log T + 0.5 log log T."""
+    horizons = [k * k * 10_000 for k in range(1, 8)]
+    rows: Rows = []
+    with progress_bar(console, 4 * len(DIMS) * len(horizons) * replications) as advance:
+        for market in ("s1", "s2"):
+            for ridge in (0.1, 1.0):
+                design, response = [], []
+                for dim in DIMS:
+                    for T in horizons:
+                        result = hp.simulate(
+                            build("etc", dim, ridge=ridge, horizon=T),
+                            hp.markets.get(market)(dim=dim),
+                            horizon=T,
+                            replications=replications,
+                            seed=2,
+                            workers=workers,
+                            progress=advance,
+                        )
+                        design.append((1.0, math.log(dim), math.log(T)))
+                        response.append(math.log(result.regret.mean()) - 0.5 * math.log(math.log(T)))
+                slope = np.linalg.lstsq(np.array(design), np.array(response))[0]
+                paper = ETC_SLOPES[market]
+                rows.append(
+                    {
+                        "market": market,
+                        "ridge": ridge,
+                        "slope in d": float(slope[1]),
+                        "paper d": paper[0],
+                        "slope in T": float(slope[2]),
+                        "paper T": paper[1],
+                    }
+                )
+    report("scaling", "ETC scaling fit, T = 10 000 to 490 000, d = 1 to 25", rows)
+
+
+@app.command()
+def greedy(replications: Count = 100, workers: Workers = -1) -> None:
+    """Greedy on S2: without experiments the regret grows like T, not like sqrt(T)."""
+    rows: Rows = []
+    for name in ("greedy", "etc-doubling"):
+        result = hp.simulate(
+            build(name, 4),
+            hp.markets.s2(dim=4),
+            horizon=160_000,
+            replications=replications,
+            seed=3,
+            workers=workers,
+            checkpoints=[10_000, 40_000],
+        )
+        mean = result.path_mean()
+        rows.append(
+            {
+                "policy": name,
+                **{f"T = {t:,}": float(m) for t, m in zip(result.checkpoints, mean, strict=True)},
+                "slope 10k-160k": float(np.log(mean[-1] / mean[0]) / np.log(16)),
+                "slope 40k-160k": float(np.log(mean[-1] / mean[1]) / np.log(4)),
+            }
+        )
+    report("greedy", "S2, d = 4: slope 1 is linear regret, 1/2 is sqrt(T)", rows)
+
+
+def _floor(dim: int, seed: int) -> float:
+    """Seconds to draw the contexts and the demand uniforms with NumPy and take one matrix product."""
+    alpha = np.full(dim, 1.6 / math.sqrt(dim))
+    began = time.perf_counter()
+    rng = np.random.default_rng(seed)
+    z = rng.random((HORIZON, dim))
+    rng.random(HORIZON)
+    z @ alpha
+    return time.perf_counter() - began
+
+
+@app.command()
+def speed(replications: Count = 9) -> None:
+    """Seconds a run on one core next to the authors' and to the floor, all in one run."""
+    rows: Rows = []
+    for name in TABLE:
+        for dim in DIMS:
+            market, policy = hp.markets.s1(dim=dim), build(name, dim, ridge=0.1)
+            floors, seconds = [], []
+            for i in range(replications):
+                floors.append(_floor(dim, i))
+                result = hp.simulate(policy, market, horizon=HORIZON, replications=1, seed=i, workers=1)
+                seconds.append(result.seconds[0])
+            ours, theirs = float(np.median(seconds)), TABLE[name][dim][2]
+            ratios = np.array(seconds) / np.array(floors)
+            rows.append(
+                {
+                    "policy": name,
+                    "d": dim,
+                    "ms": 1e3 * ours,
+                    "authors' s": theirs,
+                    "times faster": f"{theirs / ours:,.0f}",
+                    "floor ms": 1e3 * float(np.median(floors)),
+                    "times the floor": float(np.median(ratios)),
+                    "best/best": float(min(seconds) / min(floors)),
+                }
+            )
+    report("speed", f"S1, T = {HORIZON:,}, one core, median of {replications} runs alternating with the floor", rows)
+
+
+def _best_of(work: Callable[[], Any], times: int = 7) -> tuple[float, Any]:
+    result, best = None, math.inf
+    for _ in range(times):
+        began = time.perf_counter()
+        result = work()
+        best = min(best, time.perf_counter() - began)
+    return best, result
+
+
+@app.command()
+def mle(records: int = 100_000, columns: int = 50) -> None:
+    """Full logistic MLE against glum and scikit-learn's newton-cholesky, same data, same tolerance, one run."""
+    from glum import GeneralizedLinearRegressor
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    z = hp.markets.s1(dim=columns // 2).draw(rng, records)
+    x = hp.estimation.design(z, rng.uniform(0, 3, records))
+    theta = hp.markets.s1(dim=columns // 2).theta
+    y = hp.Logistic().sample(x @ theta, rng)
+    tolerance = 1e-8  # largest entry of the gradient of the mean loss
+
+    def sklearn_fit() -> Any:
+        model = LogisticRegression(solver="newton-cholesky", C=np.inf, fit_intercept=False, tol=tolerance)
+        return model.fit(x, y).coef_[0]
+
+    def glum_fit() -> Any:
+        model = GeneralizedLinearRegressor(family="binomial", alpha=0, fit_intercept=False, gradient_tol=tolerance)
+        return model.fit(x, y).coef_
+
+    rows: Rows = []
+    for name, work in (
+        ("hushprice", lambda: hp.fit("logistic", x, y, tolerance=1e-2).theta),
+        ("hushprice, default", lambda: hp.fit("logistic", x, y).theta),
+        ("scikit-learn", sklearn_fit),
+        ("glum", glum_fit),
+    ):
+        seconds, estimate = _best_of(work)
+        gradient = x.T @ (hp.Logistic().mean(x @ estimate) - y) / records
+        rows.append({"library": name, "ms": 1e3 * seconds, "gradient": f"{np.abs(gradient).max():.1e}"})
+    for row in rows:
+        row["times hushprice"] = float(row["ms"] / rows[0]["ms"])
+    report("mle", f"Logistic MLE, n = {records:,}, {columns} coefficients, best of 7", rows)
+
+
+@app.command()
+def memory(replications: Count = 500, workers: Workers = 2) -> None:
+    """Peak memory of 500 replications of 490 000 rounds at d = 25, all processes together."""
+    policy, market = build("etc-doubling", 25), hp.markets.s1(dim=25)
+    began = time.perf_counter()
+    hp.simulate(policy, market, horizon=HORIZON, replications=replications, seed=0, workers=workers)
+    seconds = time.perf_counter() - began
+    from joblib.externals.loky import get_reusable_executor
+
+    get_reusable_executor().shutdown(wait=True)
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    row = {"replications": replications, "seconds": seconds, "main MiB": own, "largest worker MiB": child}
+    report("memory", "ETC-Doubling, S1, d = 25, T = 490 000", [row | {"bound MiB": own + workers * child}])
+
+
+@app.command(name="all")
+def everything(replications: Count = 200) -> None:
+    """Everything, the quick ones first."""
+    speed()
+    mle()
+    greedy()
+    scaling()
+    memory()
+    table(replications)
+
+
+if __name__ == "__main__":
+    app()

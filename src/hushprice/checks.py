@@ -1,0 +1,275 @@
+"""Generic checks that every family, market and policy must pass.
+
+A new one is checked the moment it is registered, and a researcher can check their own before that:
+
+>>> from hushprice import checks, policies
+>>> policy = policies.ETCDoubling(family="logistic", dim=2, prices=(0, 3))
+>>> for check in checks.policy_checks():
+...     check(policy)
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushprice import markets
+from hushprice.demand import Family
+from hushprice.errors import Array, HushpriceError
+from hushprice.markets import Block, Market
+from hushprice.policies import Policy, Pricer
+from hushprice.simulation import Trace, replicate, simulate, streams
+
+HORIZON = 700
+PolicyCheck = Callable[[Policy], None]
+
+
+def policy_checks() -> list[PolicyCheck]:
+    """The checks for a policy, of any family and dim, with prices within [0, 3]."""
+    return [
+        check_batch_equals_live,
+        check_same_seed_same_run,
+        check_prices_in_range,
+        check_snapshot_resumes_exactly,
+        check_late_repeated_and_missing_outcomes,
+        check_config_round_trip,
+        check_refuses_bad_input,
+    ]
+
+
+def market_checks() -> list[Callable[[Market], None]]:
+    """The checks for a market."""
+    return [check_market_draws, check_market_optimum]
+
+
+def family_checks() -> list[Callable[[Family], None]]:
+    """The checks for a demand family."""
+    return [check_family_derivatives, check_family_optimal_price, check_family_sampling]
+
+
+# -- policies -------------------------------------------------------------------------------------------------
+
+
+def world_for(policy: Policy) -> Market:
+    """A market that fits the policy."""
+    return markets.s1(dim=policy.dim, family=policy.family, cost=policy.cost)
+
+
+def run_batch(policy: Policy, market: Market, *, horizon: int = HORIZON, seed: int = 5) -> Trace:
+    """One replication by the simulation engine, with every price and outcome."""
+    trace = Trace(np.empty(horizon), np.empty(horizon))
+    last = np.array([horizon], dtype=np.int64)
+    replicate(policy, market, horizon=horizon, seed=seed, replication=0, checkpoints=last, trace=trace)
+    return trace
+
+
+class LiveLoop:
+    """The same customers as :func:`run_batch`, sold to one at a time."""
+
+    def __init__(self, policy: Policy, market: Market, *, horizon: int = HORIZON, seed: int = 5) -> None:
+        contexts, demand, exploration = streams(seed, 0)
+        generators = np.random.default_rng(contexts), np.random.default_rng(demand)
+        blocks = list(market.blocks(*generators, horizon))
+        self.z = np.concatenate([block.z for block in blocks])
+        self.uniforms = np.concatenate([block.uniforms for block in blocks])
+        self.market, self.pricer = market, policy.start(seed=exploration)
+
+    def outcome(self, t: int, price: float) -> float:
+        """What customer t buys at this price."""
+        one = Block(self.market, self.z[t : t + 1], self.uniforms[t : t + 1])
+        return float(one.buy(slice(0, 1), np.array([price]))[0])
+
+    def run(self, start: int, stop: int) -> tuple[Array, Array]:
+        """Offer and observe at once, customers start to stop."""
+        prices, y = np.empty(stop - start), np.empty(stop - start)
+        for t in range(start, stop):
+            offer = self.pricer.offer(self.z[t])
+            prices[t - start], y[t - start] = offer.price, self.outcome(t, offer.price)
+            self.pricer.observe(offer, y[t - start])
+        return prices, y
+
+
+def check_batch_equals_live(policy: Policy) -> None:
+    """The simulation and a live loop give the same prices and outcomes, to the last bit."""
+    market = world_for(policy)
+    batch = run_batch(policy, market)
+    prices, y = LiveLoop(policy, market).run(0, HORIZON)
+    np.testing.assert_array_equal(batch.prices, prices)
+    np.testing.assert_array_equal(batch.y, y)
+
+
+def check_same_seed_same_run(policy: Policy) -> None:
+    """The same seed gives the same run; another gives other customers."""
+    market = world_for(policy)
+    first, second = (simulate(policy, market, horizon=HORIZON, replications=2, seed=3) for _ in range(2))
+    np.testing.assert_array_equal(first.paths, second.paths)
+    other = simulate(policy, market, horizon=HORIZON, replications=2, seed=4)
+    assert not np.array_equal(first.revenue, other.revenue), "another seed gave the same customers"
+
+
+def check_prices_in_range(policy: Policy) -> None:
+    """No price leaves the policy's range, whatever the outcomes."""
+    low, high = policy.prices
+    prices = run_batch(policy, world_for(policy)).prices
+    assert ((prices >= low) & (prices <= high)).all(), f"a price left [{low}, {high}]"
+    extreme = 1e3 * np.random.default_rng(0).standard_normal((50, policy.dim))
+    pricer = policy.start(seed=1)
+    for z in extreme:
+        offer = pricer.offer(z)
+        assert low <= offer.price <= high, f"a price left [{low}, {high}] for an extreme context"
+        pricer.observe(offer, 1.0)
+
+
+def check_snapshot_resumes_exactly(policy: Policy) -> None:
+    """Saved and loaded at several points, the future prices are those of a run never interrupted."""
+    market = world_for(policy)
+    whole, _ = LiveLoop(policy, market).run(0, HORIZON)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "pricer.hush"
+        for stop in (0, 1, 37, 300):
+            loop = LiveLoop(policy, market)
+            loop.run(0, stop)
+            loop.pricer.save(file)
+            loop.pricer = Pricer.load(file)
+            rest, _ = loop.run(stop, HORIZON)
+            np.testing.assert_array_equal(rest, whole[stop:])
+
+
+def check_late_repeated_and_missing_outcomes(policy: Policy) -> None:
+    """Outcomes may come late, out of order, twice or never; each counts at most once."""
+    market = world_for(policy)
+    loop = LiveLoop(policy, market)
+    rng = np.random.default_rng(0)
+    waiting: list[tuple[Any, float]] = []
+    counted = 0
+    for t in range(300):
+        offer = loop.pricer.offer(loop.z[t])
+        if rng.random() < 0.8:
+            waiting.append((offer, loop.outcome(t, offer.price)))
+        if len(waiting) > 20:
+            late, y = waiting.pop(int(rng.integers(len(waiting))))
+            assert loop.pricer.observe(late, y) is True, "a late outcome was not counted"
+            assert loop.pricer.observe(late.id, y) is False, "a repeated outcome was counted"
+            counted += 1
+    assert loop.pricer.waiting == 300 - counted
+
+
+def check_config_round_trip(policy: Policy) -> None:
+    """The configuration survives as plain data."""
+    again = type(policy).from_config(policy.config())
+    assert again.config() == policy.config()
+
+
+def check_refuses_bad_input(policy: Policy) -> None:
+    """Bad contexts and outcomes are refused with a text, and change nothing."""
+    market = world_for(policy)
+    loop = LiveLoop(policy, market)
+    clean = LiveLoop(policy, market)
+    loop.run(0, 100)
+    clean.run(0, 100)
+    offer = loop.pricer.offer(loop.z[100])
+    clean_offer = clean.pricer.offer(clean.z[100])
+    d = policy.dim
+    contexts: tuple[Any, ...] = (
+        np.full(d, np.nan), np.full(d, np.inf), np.ones(d + 1), np.ones((1, d)), ["a"] * d, None, [],
+    )  # fmt: skip
+    for z in contexts:
+        _refused(loop.pricer.offer, z)
+    for y in (np.nan, np.inf, "yes", None, [0, 1]):
+        _refused(loop.pricer.observe, offer, y)
+    for key in (0, -1, 10**9, "1", None, 1.5):
+        _refused(loop.pricer.observe, key, 0)
+    y = loop.outcome(100, offer.price)
+    assert loop.pricer.observe(offer, y)
+    assert clean.pricer.observe(clean_offer, y)
+    np.testing.assert_array_equal(loop.run(101, 300)[0], clean.run(101, 300)[0])
+    options = policy.config() | {"family": policy.family}
+    wrong_options: tuple[dict[str, Any], ...] = (
+        {"prices": (3, 0)}, {"prices": (1,)}, {"prices": (0, np.nan)}, {"dim": 0}, {"dim": 1.5}, {"ridge": -1},
+    )  # fmt: skip
+    for wrong in wrong_options:
+        _refused(type(policy), **(options | wrong))
+    _refused(policy.start, seed=-1)
+    run: dict[str, Any] = {"horizon": 10, "replications": 1}
+    wrong_runs: tuple[dict[str, Any], ...] = (
+        {"horizon": -5}, {"horizon": 0}, {"replications": 0}, {"workers": 0}, {"checkpoints": [0]}, {"seed": -1},
+    )  # fmt: skip
+    for wrong in wrong_runs:
+        _refused(simulate, policy, market, **(run | wrong))
+
+
+def _refused(call: Callable[..., object], *args: Any, **options: Any) -> None:
+    try:
+        call(*args, **options)
+    except HushpriceError as refusal:
+        text = str(refusal)
+    else:
+        raise AssertionError(f"bad input was accepted: {args} {options}")
+    assert len(text) > 20, f"the refusal says too little: {text}"
+
+
+# -- markets --------------------------------------------------------------------------------------------------
+
+
+def check_market_draws(market: Market) -> None:
+    """Contexts have the stated shape, are finite, repeat with the seed, and blocks join without a seam."""
+    first, again = (market.draw(np.random.default_rng(1), 500) for _ in range(2))
+    assert first.shape == (500, market.dim)
+    assert np.isfinite(first).all()
+    np.testing.assert_array_equal(first, again)
+    sizes = [len(block.z) for block in market.blocks(np.random.default_rng(1), np.random.default_rng(2), 10_000)]
+    assert sum(sizes) == 10_000
+
+
+def check_market_optimum(market: Market) -> None:
+    """No price on a fine grid earns more than the optimal one, and regret is never negative."""
+    z = market.draw(np.random.default_rng(1), 200)
+    a, b = z @ market.alpha, z @ market.beta
+    best = market.family.optimal_revenue(a, b, market.prices, cost=market.cost)
+    for price in np.linspace(*market.prices, 301):
+        assert (market.family.revenue(price, a, b, cost=market.cost) <= best + 1e-12).all()
+    optimal = market.optimal_price(z)
+    at_optimum = market.family.revenue(optimal, a, b, cost=market.cost)
+    np.testing.assert_allclose(at_optimum, best, rtol=1e-12, atol=1e-12)
+
+
+# -- families -------------------------------------------------------------------------------------------------
+
+
+def check_family_derivatives(family: Family) -> None:
+    """psi', psi'' and psi''' are the derivatives of the function before them."""
+    eta, h = np.linspace(-6, 6, 97), 1e-5
+    for f, derivative in (
+        (family.psi, family.mean),
+        (family.mean, family.curvature),
+        (family.curvature, family.skewness),
+    ):
+        numeric = (f(eta + h) - f(eta - h)) / (2 * h)
+        np.testing.assert_allclose(derivative(eta), numeric, rtol=1e-6, atol=1e-8)
+
+
+def check_family_optimal_price(family: Family) -> None:
+    """The closed form is at least as good as the best of 20 001 prices, costs and odd signs included."""
+    grid = np.linspace(0.0, 3.0, 20_001)
+    for cost in (0.0, 0.7, 4.0):
+        for a in (-30.0, -2.0, 0.0, 1.0, 5.0, 40.0):
+            for b in (-2.0, -1e-9, 0.0, 1e-12, 0.3, 1.0, 20.0):
+                price = family.optimal_price(a, b, (0.0, 3.0), cost=cost)
+                assert 0.0 <= price <= 3.0
+                best = family.revenue(grid, a, b, cost=cost).max()
+                got = family.revenue(price, a, b, cost=cost)
+                assert got >= best - 1e-9 * (1 + abs(best)), f"a={a}, b={b}, cost={cost}: {got} < {best}"
+
+
+def check_family_sampling(family: Family) -> None:
+    """Sampled outcomes are possible and have the stated mean (z test, two-sided error rate 1e-6 a point)."""
+    rng = np.random.default_rng(11)
+    for eta in (-2.0, 0.0, 1.5):
+        y = family.sample(np.full(200_000, eta), rng)
+        family.check_outcome(y)
+        gap = (y.mean() - family.mean(eta)) / (y.std() / np.sqrt(y.size))
+        assert abs(gap) < 4.9, f"the mean of samples at eta = {eta} is {gap:.1f} standard errors off"

@@ -1,0 +1,207 @@
+"""What people type: ``hushprice demo | simulate | compare | list``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hushprice import markets, plots, policies
+from hushprice.cli.show import Output, progress_bar, show
+from hushprice.cli.words import market_from, policies_from
+from hushprice.errors import HushpriceError, InvalidInput
+from hushprice.simulation import Comparison, compare
+from hushprice.version import __version__
+
+app = typer.Typer(
+    name="hushprice",
+    help="Set prices for arriving customers, learn demand while earning. Start with: hushprice demo",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+
+PolicyWord = Annotated[
+    str,
+    typer.Argument(help="A policy, with options after a colon: etc, mle-cycle:variant=original,ridge=0.1"),
+]
+PolicyWords = Annotated[
+    list[str],
+    typer.Argument(help="Policies, with options after a colon. Default: all that learn.", show_default=False),
+]
+MarketName = Annotated[str, typer.Option("--market", "-m", help="Market: s1, s2 or wide.")]
+Dim = Annotated[int, typer.Option("--dim", "-d", help="Number d of features.")]
+FamilyName = Annotated[str, typer.Option("--family", help="True demand: logistic, linear or poisson.")]
+Horizon = Annotated[int, typer.Option("--horizon", "-T", help="Customers per replication.")]
+Replications = Annotated[int, typer.Option("--replications", "-n", help="Replications.")]
+SeedOption = Annotated[int, typer.Option("--seed", "-s", help="Seed: same seed, same customers, same numbers.")]
+Workers = Annotated[int, typer.Option("--workers", "-w", help="Processes; -1 for all cores.")]
+Engine = Annotated[str | None, typer.Option("--engine", help="dask://host:port to run on a Dask cluster.")]
+Plot = Annotated[Path | None, typer.Option("--plot", "-p", help="Draw to this file (.png, .svg or .pdf).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")]
+
+
+@app.command()
+def simulate(
+    policy: PolicyWord,
+    market: MarketName = "s1",
+    dim: Dim = 4,
+    family: FamilyName = "logistic",
+    horizon: Horizon = 10_000,
+    replications: Replications = 100,
+    seed: SeedOption = 0,
+    workers: Workers = -1,
+    engine: Engine = None,
+    plot: Plot = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Run one policy in a market and tell its regret.
+
+    Example: hushprice simulate etc --market s1 --dim 4 --horizon 10000 --replications 50
+    """
+    _run([policy], market, dim, family, horizon, replications, seed, workers, engine, plot, Output.choose(json, csv))
+
+
+@app.command(name="compare")
+def compare_command(
+    policy: PolicyWords = [],  # noqa: B006 (Typer wants a list)
+    market: MarketName = "s1",
+    dim: Dim = 4,
+    family: FamilyName = "logistic",
+    horizon: Horizon = 10_000,
+    replications: Replications = 100,
+    seed: SeedOption = 0,
+    workers: Workers = -1,
+    engine: Engine = None,
+    plot: Plot = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Run several policies on the same customers.
+
+    Example: hushprice compare etc mle-cycle mle-cycle:variant=original fixed-price --market wide --plot regret.png
+    """
+    words = policy or ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "greedy"]
+    _run(words, market, dim, family, horizon, replications, seed, workers, engine, plot, Output.choose(json, csv))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for pictures and tables.")] = Path("hushprice-demo"),
+    seed: SeedOption = 0,
+    workers: Workers = -1,
+) -> None:
+    """Compare the policies on two markets: a table, pictures, JSON and CSV, in about a minute."""
+    console = Console()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InvalidInput(f"The folder {out} cannot be made: {problem.strerror}. Pass another with --out.") from None
+    stories = (
+        (
+            "wide",
+            ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "fixed-price"],
+            "Customers differ, so the right price differs: learning beats even the best single price.",
+        ),
+        (
+            "s2",
+            ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "greedy"],
+            "Here one price is right for everyone, but a seller who never experiments need not find it.",
+        ),
+    )
+    for name, words, story in stories:
+        world = market_from(name, 4, "logistic")
+        console.print(f"\n[bold]Market {name}[/bold], d = 4, 50 000 customers, 40 replications. {story}")
+        with progress_bar(console, len(words) * 40) as advance:
+            results = compare(
+                policies_from(words, world, 50_000),
+                world,
+                horizon=50_000,
+                replications=40,
+                seed=seed,
+                workers=workers,
+                progress=advance,
+            )
+        show(console, results, Output.TABLE)
+        plots.save(plots.overview(results), out / f"{name}.png")
+        (out / f"{name}.json").write_text(results.to_json() + "\n", encoding="utf-8")
+        (out / f"{name}.csv").write_text(results.to_csv(), encoding="utf-8")
+    console.print(f"\nPictures and tables are in [bold]{out}/[/bold]: start with {out / 'wide.png'}.")
+    console.print("Next: [bold]hushprice compare --market s1 --dim 9 --plot s1.png[/bold]")
+
+
+@app.command(name="list")
+def list_command() -> None:
+    """Name the policies and markets there are."""
+    table = Table(show_header=False, box=None)
+    for kind, names in (("policies", policies.REGISTRY), ("markets", markets.REGISTRY)):
+        for name, thing in names.items():
+            first = (thing.__doc__ or "").strip().splitlines()[0]
+            table.add_row(kind, f"[bold]{name}[/bold]", first)
+            kind = ""
+    Console().print(table)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hushprice {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _run(
+    words: list[str],
+    market: str,
+    dim: int,
+    family: str,
+    horizon: int,
+    replications: int,
+    seed: int,
+    workers: int,
+    engine: str | None,
+    plot: Path | None,
+    output: Output,
+) -> Comparison:
+    if plot is not None:
+        plots.check_file(plot)
+    world = market_from(market, dim, family)
+    chosen = policies_from(words, world, horizon)
+    console = Console(stderr=output is not Output.TABLE)
+    with progress_bar(console, len(chosen) * replications) as advance:
+        results = compare(
+            chosen,
+            world,
+            horizon=horizon,
+            replications=replications,
+            seed=seed,
+            workers=workers,
+            engine=engine,
+            progress=advance,
+        )
+    show(console, results, output)
+    if plot is not None:
+        console.print(f"Picture: {plots.save(plots.overview(results), plot)}")
+    return results
+
+
+def main() -> None:
+    """Entry point: a refusal is one line on standard error, not a traceback."""
+    try:
+        app()
+    except HushpriceError as problem:
+        Console(stderr=True).print("[bold red]error:[/bold red]", str(problem), highlight=False, markup=True)
+        sys.exit(2)

@@ -1,0 +1,32 @@
+"""Shared by the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hushprice import markets, policies
+from hushprice.policies import Policy
+
+FAMILIES = ("linear", "logistic", "poisson")
+
+
+def make_policy(name: str, *, family: str = "logistic", dim: int = 3, **options: Any) -> Policy:
+    """Any registered policy, with what it needs to run in S1."""
+    theta = markets.s1(dim=dim).theta
+    given: dict[str, Any] = {
+        "family": family,
+        "dim": dim,
+        "prices": (0, 3),
+        "horizon": 700,
+        "theta": theta,
+        "price": 1.5,
+    }
+    return policies.build(name, **{**given, **options})
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20_261_116)

@@ -1,0 +1,120 @@
+"""The command line as people use it, in a real process and in this one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hushprice.cli import app
+
+QUICK = ["--horizon", "600", "--replications", "3", "--workers", "1"]
+
+
+def run(*words: str) -> str:
+    result = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def shell(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from hushprice.cli import main; main()", *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_simulate_prints_a_table() -> None:
+    out = run("simulate", "etc", "--market", "s2", "--dim", "2", *QUICK)
+    assert "99% interval" in out
+    assert "s2, d = 2, T = 600, 3 replications" in out
+
+
+def test_compare_as_json() -> None:
+    data = json.loads(run("compare", "etc", "mle-cycle:variant=original,ridge=0.1", "--json", *QUICK))
+    assert list(data) == ["etc", "mle-cycle:variant=original,ridge=0.1"]
+    assert len(data["etc"]["regret"]) == 3
+    assert data["etc"]["summary"]["horizon"] == 600
+
+
+def test_one_replication_is_valid_json() -> None:
+    out = run("simulate", "etc", "--json", "--horizon", "300", "--replications", "1", "--workers", "1")
+    assert json.loads(out)["etc"]["summary"]["sd"] is None
+
+
+def test_compare_as_csv_defaults_to_the_policies_that_learn() -> None:
+    rows = list(csv.DictReader(io.StringIO(run("compare", "--csv", *QUICK))))
+    assert [row["label"] for row in rows] == ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "greedy"]
+    assert float(rows[0]["mean"]) > 0
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_pictures(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"regret.{ending}"
+    run("compare", "etc", "fixed-price", "clairvoyant", "random-price", "--plot", str(file), *QUICK)
+    start = file.read_bytes()[:200]
+    assert start.startswith(b"\x89PNG") if ending == "png" else b"<svg" in file.read_bytes()[:2000]
+
+
+def test_every_policy_and_family_can_be_typed() -> None:
+    for family in ("linear", "poisson"):
+        out = run("compare", "etc", "semi-myopic", "fixed-price:price=1", "--family", family, "--csv", *QUICK)
+        assert len(out.splitlines()) == 4
+
+
+def test_list_names_everything() -> None:
+    out = run("list")
+    for name in ("etc-doubling", "semi-myopic", "wide", "s2"):
+        assert name in out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["simulate", "etcc"], "Did you mean 'etc'"),
+        (["simulate", "etc", "--market", "s9"], "market"),
+        (["simulate", "etc", "--family", "gamma"], "family"),
+        (["simulate", "etc", "--dim", "0"], "dim"),
+        (["simulate", "etc", "--horizon", "-5"], "horizon"),
+        (["simulate", "etc", "--replications", "0"], "replications"),
+        (["simulate", "etc:ridge"], "key=value"),
+        (["simulate", "etc:rigde=1"], "rigde"),
+        (["simulate", "etc:ridge=abc"], "ridge"),
+        (["simulate", "fixed-price:price=9"], "range"),
+        (["simulate", "etc", "--plot", "picture.gif"], ".png"),
+        (["simulate", "etc", "--plot", "/nowhere/at/all.png"], "folder"),
+        (["simulate", "etc", "--json", "--csv"], "one of"),
+        (["compare", "etc", "etc"], "twice"),
+    ],
+)
+def test_mistakes_get_one_clear_line_and_exit_code_2(words: list[str], says: str) -> None:
+    result = shell(*words)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    text = " ".join(result.stderr.split())
+    assert text.startswith("error:")
+    assert says in text
+    assert "Traceback" not in text
+
+
+def test_demo_leaves_pictures_and_tables(tmp_path: Path) -> None:
+    result = shell("demo", "--out", str(tmp_path / "demo"))
+    assert result.returncode == 0, result.stderr
+    assert sorted(f.name for f in (tmp_path / "demo").iterdir()) == [
+        f"{m}.{e}" for m in ("s2", "wide") for e in ("csv", "json", "png")
+    ]
+    assert "greedy" in result.stdout
+    data = json.loads((tmp_path / "demo" / "wide.json").read_text())
+    assert data["etc"]["summary"]["mean"] < data["fixed-price"]["summary"]["mean"]
+
+
+def test_version() -> None:
+    assert run("--version").startswith("hushprice 0.")
