@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from hushprice import markets, policies
 from hushprice.policies import Policy
+
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.load_profile("fixed")
 
 FAMILIES = ("linear", "logistic", "poisson")
 

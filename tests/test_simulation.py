@@ -114,18 +114,16 @@ def test_paper_table_in_small() -> None:
         assert abs(result.summary().mean - mean) < 3.5 * se
 
 
-def test_original_variants_explore_too_little_in_high_dimension() -> None:
-    market = hp.markets.s1(dim=16)
-    for name in ("mle-cycle", "semi-myopic"):
-        results = hp.compare(
-            {v: make_policy(name, dim=16, variant=v, ridge=0.1) for v in ("original", "modified")},
-            market,
-            horizon=100_000,
-            replications=10,
-            workers=2,
-        )
-        _, low, _ = results.difference("original", "modified")
-        assert low > 0, f"the original {name} should lose more"
+def test_the_original_mle_cycle_explores_too_little_in_high_dimension() -> None:
+    results = hp.compare(
+        {v: make_policy("mle-cycle", dim=16, variant=v, ridge=0.1) for v in ("original", "modified")},
+        hp.markets.s1(dim=16),
+        horizon=100_000,
+        replications=10,
+        workers=2,
+    )
+    _, low, _ = results.difference("original", "modified")
+    assert low > 0
 
 
 def test_memory_does_not_grow_with_the_horizon() -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from hushprice import markets, plots, policies
 from hushprice.cli.show import Output, progress_bar, show
 from hushprice.cli.words import market_from, policies_from
-from hushprice.errors import HushpriceError, InvalidInput
+from hushprice.errors import HushpriceError, InvalidInput, positive_int
 from hushprice.simulation import Comparison, compare
 from hushprice.version import __version__
 
@@ -178,6 +178,8 @@ def _run(
 ) -> Comparison:
     if plot is not None:
         plots.check_file(plot)
+    positive_int("replications", replications)
+    positive_int("horizon", horizon)
     world = market_from(market, dim, family)
     chosen = policies_from(words, world, horizon)
     console = Console(stderr=output is not Output.TABLE)

@@ -61,7 +61,7 @@ def _table(results: Comparison) -> Table:
         title=f"{one.market}, d = {one.dim}, T = {one.horizon:,}, {one.replications} replications, seed {one.seed}",
         title_justify="left",
     )
-    table.add_column("policy", style="bold", no_wrap=True)
+    table.add_column("policy", style="bold", overflow="fold")
     for heading in ("regret", "99% interval", "sd", "revenue", "explored", "ms/run"):
         table.add_column(heading, justify="right", no_wrap=True)
     for label, s in results.summaries().items():

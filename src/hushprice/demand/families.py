@@ -19,12 +19,11 @@ from hushprice.kernels import glm as kernel
 Numbers = npt.ArrayLike
 
 
-def _floats(*values: Numbers) -> tuple[Array, ...]:
-    return tuple(np.asarray(v, dtype=np.float64) for v in values)
-
-
-def _scalar_or_array(value: Any) -> Any:
-    return float(value) if np.ndim(value) == 0 else value
+def _apply(function: Any, code: int, *values: Numbers) -> Any:
+    """A kernel over scalars or arrays; floats for scalars. Overflow to infinity is part of the kernels' plan."""
+    with np.errstate(all="ignore"):
+        result = function(code, *(np.asarray(v, dtype=np.float64) for v in values))
+    return float(result) if np.ndim(result) == 0 else result
 
 
 @dataclass(frozen=True)
@@ -41,27 +40,27 @@ class Family:
 
     def psi(self, eta: Numbers) -> Any:
         """psi(eta), the cumulant function."""
-        return _scalar_or_array(kernel.psi_ufunc(self.code, *_floats(eta)))
+        return _apply(kernel.psi_ufunc, self.code, eta)
 
     def mean(self, eta: Numbers) -> Any:
         """psi'(eta), the expected demand."""
-        return _scalar_or_array(kernel.mean_ufunc(self.code, *_floats(eta)))
+        return _apply(kernel.mean_ufunc, self.code, eta)
 
     def curvature(self, eta: Numbers) -> Any:
         """psi''(eta)."""
-        return _scalar_or_array(kernel.curvature_ufunc(self.code, *_floats(eta)))
+        return _apply(kernel.curvature_ufunc, self.code, eta)
 
     def skewness(self, eta: Numbers) -> Any:
         """psi'''(eta)."""
-        return _scalar_or_array(kernel.skewness_ufunc(self.code, *_floats(eta)))
+        return _apply(kernel.skewness_ufunc, self.code, eta)
 
     def loglik(self, eta: Numbers, y: Numbers) -> Any:
         """Log-density of the outcome y, with every constant."""
-        return _scalar_or_array(kernel.loglik_ufunc(self.code, self.scale, *_floats(eta, y)))
+        return _apply(kernel.loglik_ufunc, self.code, self.scale, eta, y)
 
     def quantile(self, eta: Numbers, u: Numbers) -> Any:
         """The outcome that the uniform u stands for, by inversion of the distribution function."""
-        return _scalar_or_array(kernel.draw_ufunc(self.code, self.scale, *_floats(self.mean(eta), u)))
+        return _apply(kernel.draw_ufunc, self.code, self.scale, self.mean(eta), u)
 
     def sample(self, eta: Numbers, rng: np.random.Generator) -> Any:
         """Random outcomes, one uniform each."""
@@ -85,18 +84,17 @@ class Family:
         """
         low, high = price_range(prices)
         cost = finite("cost", cost)
-        return _scalar_or_array(kernel.best_price_ufunc(self.code, *_floats(a, b), cost, low, high))
+        return _apply(kernel.best_price_ufunc, self.code, a, b, cost, low, high)
 
     def optimal_revenue(self, a: Numbers, b: Numbers, prices: tuple[float, float], *, cost: float = 0.0) -> Any:
         """The revenue, net of cost, at :meth:`optimal_price`."""
         low, high = price_range(prices)
         cost = finite("cost", cost)
-        return _scalar_or_array(kernel.best_profit_ufunc(self.code, *_floats(a, b), cost, low, high))
+        return _apply(kernel.best_profit_ufunc, self.code, a, b, cost, low, high)
 
     def revenue(self, p: Numbers, a: Numbers, b: Numbers, *, cost: float = 0.0) -> Any:
         """(p - cost) psi'(a - b p)."""
-        p, a, b = _floats(p, a, b)
-        return _scalar_or_array((p - cost) * self.mean(a - b * p))
+        return _apply(kernel.profit_ufunc, self.code, a, b, p, finite("cost", cost))
 
     def check_outcome(self, y: Any) -> Array:
         """Outcomes as floats, refused if the family cannot produce them."""

@@ -120,15 +120,19 @@ def refit(code, ridge, x, y, theta, P, counts, pace, anchor):
 
 @compiled
 def expected_drift(theta, pace, anchor):
-    """Second-order error of the steps since the last refit: 1/2 |way| times the largest utility moved.
+    """Second-order error of the steps since the last refit, in standard errors; infinite when they were too long.
 
-    The gradient left over is sum_i psi'''(.) (x_i.way)^2 x_i / 2, and |psi'''| <= psi'' in every family, so that
-    its length in standard errors is at most 1/2 max_i |x_i.way| |way|, with |way| in standard errors.
+    The gradient left over is sum_i psi'''(.) (x_i.way)^2 x_i / 2, and |psi'''| <= psi'' in every family, so that its
+    length is at most (e^r - 1 - r) / r |way| with r = max_i |x_i.way|: about r/2 |way| for the small r of a
+    quadratic model that holds.
     """
+    r = pace[MOVED]
+    if not r < 1.0:
+        return np.inf
     square = 0.0
     for i in range(theta.size):
         square += (theta[i] - anchor[0, i]) * anchor[1, i]
-    return 0.5 * pace[MOVED] * math.sqrt(max(square, 0.0))
+    return 0.5 * r * (1.0 + r / 3.0 + r * r / 9.0) * math.sqrt(max(square, 0.0))
 
 
 @compiled
