@@ -8,7 +8,7 @@
 True
 """
 
-from hushprice import estimation, markets, policies
+from hushprice import checks, estimation, markets, policies
 from hushprice.demand import Family, Linear, Logistic, Poisson
 from hushprice.errors import HushpriceError, InvalidInput, NoMLE, SnapshotError
 from hushprice.estimation import fit
@@ -29,6 +29,7 @@ __all__ = [
     "Result",
     "SnapshotError",
     "__version__",
+    "checks",
     "compare",
     "estimation",
     "fit",

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from hushprice.errors import InvalidInput
 from hushprice.simulation import Result
@@ -18,6 +19,7 @@ Results = Mapping[str, Result]
 # Okabe & Ito's palette, readable without colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5F4690", "#8C8C8C", "#000000")
 FORMATS = (".png", ".svg", ".pdf")
+WIDELY = 5.0  # a ratio of mean regrets that one linear axis cannot show
 
 
 def check_file(path: str | PathLike[str]) -> Path:
@@ -40,7 +42,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
 def regret_paths(results: Results, axes: Axes, *, log: bool = False) -> None:
     """Mean cumulative regret over the rounds, with the paper's band of three standard errors.
 
-    With ``log``, both axes are logarithmic, so that sqrt(T) and T show as slopes of one half and one.
+    With ``log``, both axes are logarithmic, so that regrets of order sqrt(T) and T show as slopes 1/2 and 1.
     """
     for colour, (label, result) in zip(_colours(results), results.items(), strict=True):
         mean = result.path_mean()
@@ -48,7 +50,8 @@ def regret_paths(results: Results, axes: Axes, *, log: bool = False) -> None:
         axes.plot(rounds, mean, color=colour, label=label, linewidth=1.8)
         if result.replications > 1:
             reach = 3.0 * result.path_sd() / np.sqrt(result.replications)
-            axes.fill_between(rounds, np.maximum(mean - reach, 0.0), mean + reach, color=colour, alpha=0.2, linewidth=0)
+            low = np.maximum(mean - reach, 0.05 * mean)
+            axes.fill_between(rounds, low, mean + reach, color=colour, alpha=0.2, linewidth=0)
     axes.set_xlabel("customers")
     axes.set_ylabel("regret (revenue lost so far)")
     if log:
@@ -56,14 +59,13 @@ def regret_paths(results: Results, axes: Axes, *, log: bool = False) -> None:
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)
-        axes.set_xlim(0, max(int(r.checkpoints[-1]) for r in results.values()))
-        axes.xaxis.set_major_locator(MaxNLocator(5))
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(FuncFormatter(_short))
+    axes.set_xlim(0 if not log else None, max(int(r.checkpoints[-1]) for r in results.values()))
+    for axis in (axes.xaxis, axes.yaxis):
+        _ticks(axis, log)
     _finish(axes)
 
 
-def box_plots(results: Results, axes: Axes) -> None:
+def box_plots(results: Results, axes: Axes, *, log: bool = False) -> None:
     """Distribution of the regret at the horizon over replications."""
     boxes = axes.boxplot(
         [r.regret for r in results.values()],
@@ -79,21 +81,26 @@ def box_plots(results: Results, axes: Axes) -> None:
     axes.set_yticks(range(1, len(results) + 1), list(results))
     axes.invert_yaxis()
     axes.set_xlabel("regret at the horizon")
-    axes.set_xlim(left=0)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(FuncFormatter(_short))
+    if log:
+        axes.set_xscale("log")
+    else:
+        axes.set_xlim(left=0)
+    _ticks(axes.xaxis, log)
     _finish(axes)
 
 
 def overview(results: Results, *, title: str | None = None) -> Figure:
-    """Regret paths on the left, box plots on the right."""
+    """Regret paths on the left, box plots on the right; on logarithmic scales when the regrets differ widely."""
     if not results:
         raise InvalidInput("There are no results to draw.")
+    final = [float(r.regret.mean()) for r in results.values()]
+    # A policy without regret (the clairvoyant) would stretch a logarithmic scale for ever.
+    log = max(final) > WIDELY * min(final) and min(final) > 1e-6 * max(final)
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
-    regret_paths(results, left)
+    regret_paths(results, left, log=log)
     left.legend(frameon=False, loc="upper left")
-    box_plots(results, right)
+    box_plots(results, right, log=log)
     one = next(iter(results.values()))
     figure.suptitle(
         title or f"market {one.market}, d = {one.dim}, {one.replications} replications (band: 3 standard errors)",
@@ -113,6 +120,12 @@ def _short(value: float, _position: int | None = None) -> str:
     if abs(value) >= 1e6:
         return f"{value / 1e6:g}M"
     return f"{value / 1e3:g}k" if abs(value) >= 1e4 else f"{value:g}"
+
+
+def _ticks(axis: Axis, log: bool) -> None:
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if log else MaxNLocator(5))
+    axis.set_major_formatter(FuncFormatter(_short))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _finish(axes: Axes) -> None:
