@@ -24,7 +24,7 @@ def phases(policy: hp.policies.Policy, rounds: int) -> list[Phase]:
     for t in range(rounds):
         params = loop.pricer.params
         offer = loop.pricer.offer(loop.z[t])
-        assert offer.experiment == params.phase.draws
+        assert offer.experiment == (params.phase is not Phase.EXPLOIT)
         loop.pricer.observe(offer, loop.outcome(t, offer.price))
         seen.append(params.phase)
     return seen
@@ -87,6 +87,23 @@ def test_semi_myopic_deviates_from_the_greedy_price_and_records_every_fifth(vari
         loop.pricer.observe(offer, loop.outcome(t, offer.price))
         recorded += params.learn
         assert loop.pricer._server.estimator.records == recorded  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["greedy", "semi-myopic", "etc", "mle-cycle", "random-price", "fixed-price"])
+@pytest.mark.parametrize("every", [1, 7])
+def test_the_exploration_share_counts_the_offers_marked_as_experiments(name: str, every: int) -> None:
+    options: dict[str, Any] = {"every": every} if name in ("greedy", "semi-myopic") else {}
+    policy = make_policy(name, **options)
+    loop = checks.LiveLoop(policy, checks.world_for(policy))
+    marked = 0
+    for t in range(checks.HORIZON):
+        offer = loop.pricer.offer(loop.z[t])
+        marked += offer.experiment
+        loop.pricer.observe(offer, loop.outcome(t, offer.price))
+    result = hp.simulate(policy, loop.market, horizon=checks.HORIZON, replications=1, seed=5)
+    assert result.exploration[0] * checks.HORIZON == pytest.approx(marked)
+    if name == "greedy":
+        assert marked == 6 * every
 
 
 def test_exploitation_uses_the_exact_mle_of_the_experiments() -> None:

@@ -59,6 +59,11 @@ class Params:
     level: float = 0.0  # size of the deviation (PERTURB) or the price itself (FIXED)
     learn: bool = False  # whether the outcome is to be reported
 
+    @property
+    def experiment(self) -> bool:
+        """Whether the price is drawn to learn rather than chosen to earn."""
+        return self.phase is Phase.EXPLORE or (self.phase is Phase.PERTURB and self.level > 0.0)
+
 
 @dataclass(frozen=True)
 class Records:
@@ -212,7 +217,7 @@ class Server(ABC):
             self.advance(rows.stop - start)
             if params.learn:
                 self.absorb(device.report(params, customers.z[rows], prices[rows], y))
-            if params.phase.draws:
+            if params.experiment:
                 explored += rows.stop - start
             start = rows.stop
         return prices, explored

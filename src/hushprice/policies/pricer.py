@@ -74,7 +74,7 @@ class Pricer:
         context = array("the context z", z, shape=(self.policy.dim,)).reshape(1, -1).copy()
         params = self._server.params
         price = float(self._device.price(params, context, self._rng)[0])
-        offer = Offer(id=self._next_id, price=price, experiment=params.phase.draws, params=params, z=context)
+        offer = Offer(id=self._next_id, price=price, experiment=params.experiment, params=params, z=context)
         self._server.advance(1)
         self._next_id += 1
         self._open[offer.id] = offer

@@ -118,9 +118,8 @@ class MyopicServer(Server):
         policy, estimator, n = self.policy, self.estimator, len(customers.z)
         estimator.reserve(n // policy.every + 1)
         prices = np.empty(n)
-        explored = n
-        if policy.kappa == 0.0:
-            explored = min(n, max(0, policy.every * (policy.records_to_start - estimator.records)))
+        warming = policy.every * (policy.records_to_start - estimator.records) - self.t % policy.every
+        explored = n if policy.kappa > 0.0 else min(n, max(0, warming))
         kernel.perturb_block(
             policy.family.code, policy.ridge, policy.cost, *policy.prices, policy.kappa, policy.every,
             policy.records_to_start, self.t, customers.z, rng.random(n), *estimator.arrays(),
