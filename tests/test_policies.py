@@ -244,6 +244,26 @@ def test_open_offers_survive(saved: Path) -> None:
     assert pricer.observe(3, 0) is False
 
 
+def test_an_outcome_lost_in_a_crash_is_never_taken_for_another_customers(saved: Path) -> None:
+    crashed = Pricer.load(saved)
+    lost = crashed.offer(np.ones(3))
+    pricer = Pricer.load(saved)  # the crash: what happened since the save is gone
+    other = pricer.offer(np.zeros(3))
+    assert other.id != lost.id
+    for key in (lost, lost.id):
+        with pytest.raises(hp.InvalidInput, match="after the last save"):
+            pricer.observe(key, 1)
+    assert pricer.observe(other.id, 1) is True
+    assert pricer.offers == 152
+    pricer.save(saved)
+    assert Pricer.load(saved).observe(other.id, 1) is False
+
+
+def test_snapshots_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(hp.SnapshotError, match="cannot be written"):
+        make_policy("etc").start(seed=1).save(tmp_path / "no" / "folder.hush")
+
+
 def test_a_snapshot_is_plain(saved: Path) -> None:
     with zipfile.ZipFile(saved) as archive:
         header = json.loads(archive.read("snapshot.json"))
@@ -309,6 +329,32 @@ def test_a_failed_save_leaves_the_old_file(saved: Path) -> None:
         snapshot.write(saved, {"bad": object()})
     assert saved.read_bytes() == before
     assert [f.name for f in saved.parent.iterdir()] == [saved.name]
+
+
+@pytest.mark.parametrize("lengths", [(0, 0), (-1, 5), (10, -3), (10.0, 90.0), 5, (1, 2, 3)])
+def test_episodes_that_make_no_sense_are_refused(lengths: Any) -> None:
+    from dataclasses import dataclass
+
+    @dataclass(frozen=True, kw_only=True)
+    class Odd(hp.policies.EpisodePolicy):
+        def episode(self, q: int) -> tuple[int, int]:
+            return (1, 1) if q == 1 else lengths  # type: ignore[no-any-return]
+
+    pricer = Odd(family="logistic", dim=1, prices=(0, 3)).start(seed=1)  # type: ignore[arg-type]
+    pricer.offer([1.0])
+    with pytest.raises(hp.InvalidInput, match=r"Odd.episode\(2\)"):
+        pricer.offer([1.0])
+
+
+def test_names_are_registered_once_and_for_all() -> None:
+    class Impostor(hp.policies.ETC):
+        pass
+
+    with pytest.raises(hp.InvalidInput, match="already"):
+        register(Impostor)
+    with pytest.raises(hp.InvalidInput, match="needs a name"):
+        register(hp.policies.EpisodePolicy)
+    assert hp.policies.get("etc") is hp.policies.ETC
 
 
 def test_a_policy_of_ones_own_is_one_class(tmp_path: Path) -> None:

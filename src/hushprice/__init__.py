@@ -8,13 +8,29 @@
 True
 """
 
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from hushprice import checks, estimation, markets, policies
 from hushprice.demand import Family, Linear, Logistic, Poisson
 from hushprice.errors import HushpriceError, InvalidInput, NoMLE, SnapshotError
 from hushprice.estimation import fit
+from hushprice.markets import Market
 from hushprice.policies import Pricer
 from hushprice.simulation import Comparison, Result, compare, simulate
 from hushprice.version import __version__
+
+if TYPE_CHECKING:
+    from hushprice import plots
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Matplotlib is slow to import: ``hushprice.plots`` comes when it is first asked for."""
+    if name == "plots":
+        return import_module("hushprice.plots")
+    raise AttributeError(f"module 'hushprice' has no attribute {name!r}")
+
 
 __all__ = [
     "Comparison",
@@ -23,6 +39,7 @@ __all__ = [
     "InvalidInput",
     "Linear",
     "Logistic",
+    "Market",
     "NoMLE",
     "Poisson",
     "Pricer",
@@ -34,6 +51,7 @@ __all__ = [
     "estimation",
     "fit",
     "markets",
+    "plots",
     "policies",
     "simulate",
 ]

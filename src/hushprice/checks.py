@@ -1,6 +1,6 @@
 """Generic checks that every family, market and policy must pass.
 
-A new one is checked the moment it is registered, and a researcher can check their own before that:
+``make test`` runs them on everything registered; a researcher can run them on a policy of their own:
 
 >>> from hushprice import checks, policies
 >>> policy = policies.ETCDoubling(family="logistic", dim=2, prices=(0, 3))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from hushprice import markets, plots, policies
 from hushprice.cli.show import Output, progress_bar, show
-from hushprice.cli.words import market_from, policies_from
+from hushprice.cli.words import Study, load_policies, options_of
 from hushprice.errors import HushpriceError, InvalidInput, positive_int
-from hushprice.simulation import Comparison, compare
+from hushprice.simulation import compare
 from hushprice.version import __version__
 
 app = typer.Typer(
@@ -41,6 +44,11 @@ Replications = Annotated[int, typer.Option("--replications", "-n", help="Replica
 SeedOption = Annotated[int, typer.Option("--seed", "-s", help="Seed: same seed, same customers, same numbers.")]
 Workers = Annotated[int, typer.Option("--workers", "-w", help="Processes; -1 for all cores.")]
 Engine = Annotated[str | None, typer.Option("--engine", help="dask://host:port to run on a Dask cluster.")]
+Prices = Annotated[
+    tuple[float, float] | None, typer.Option("--prices", help="Lowest and highest price.", show_default="the market's")
+]
+Cost = Annotated[float, typer.Option("--cost", help="Unit cost: (price - cost) times demand is earned.")]
+Load = Annotated[Path | None, typer.Option("--load", help="A Python file that registers policies of your own.")]
 Plot = Annotated[Path | None, typer.Option("--plot", "-p", help="Draw to this file (.png, .svg or .pdf).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")]
@@ -52,11 +60,14 @@ def simulate(
     market: MarketName = "s1",
     dim: Dim = 4,
     family: FamilyName = "logistic",
+    prices: Prices = None,
+    cost: Cost = 0.0,
     horizon: Horizon = 10_000,
     replications: Replications = 100,
     seed: SeedOption = 0,
     workers: Workers = -1,
     engine: Engine = None,
+    load: Load = None,
     plot: Plot = None,
     json: AsJson = False,
     csv: AsCsv = False,
@@ -65,7 +76,9 @@ def simulate(
 
     Example: hushprice simulate etc --market s1 --dim 4 --horizon 10000 --replications 50
     """
-    _run([policy], market, dim, family, horizon, replications, seed, workers, engine, plot, Output.choose(json, csv))
+    output = Output.choose(json, csv)
+    study = _study([policy], load, market, dim, family, horizon, prices, cost)
+    _run(study, horizon, replications, seed, workers, engine, plot, output)
 
 
 @app.command(name="compare")
@@ -74,11 +87,14 @@ def compare_command(
     market: MarketName = "s1",
     dim: Dim = 4,
     family: FamilyName = "logistic",
+    prices: Prices = None,
+    cost: Cost = 0.0,
     horizon: Horizon = 10_000,
     replications: Replications = 100,
     seed: SeedOption = 0,
     workers: Workers = -1,
     engine: Engine = None,
+    load: Load = None,
     plot: Plot = None,
     json: AsJson = False,
     csv: AsCsv = False,
@@ -88,7 +104,9 @@ def compare_command(
     Example: hushprice compare etc mle-cycle mle-cycle:variant=original fixed-price --market wide --plot regret.png
     """
     words = policy or ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "greedy"]
-    _run(words, market, dim, family, horizon, replications, seed, workers, engine, plot, Output.choose(json, csv))
+    output = Output.choose(json, csv)
+    study = _study(words, load, market, dim, family, horizon, prices, cost)
+    _run(study, horizon, replications, seed, workers, engine, plot, output)
 
 
 @app.command()
@@ -116,12 +134,12 @@ def demo(
         ),
     )
     for name, words, story in stories:
-        world = market_from(name, 4, "logistic")
+        study = Study.of(words, market=name, dim=4, family="logistic", horizon=50_000)
         console.print(f"\n[bold]Market {name}[/bold], d = 4, 50 000 customers, 40 replications. {story}")
         with progress_bar(console, len(words) * 40) as advance:
             results = compare(
-                policies_from(words, world, 50_000),
-                world,
+                study.policies,
+                study.market,
                 horizon=50_000,
                 replications=40,
                 seed=seed,
@@ -130,22 +148,44 @@ def demo(
             )
         show(console, results, Output.TABLE)
         plots.save(plots.overview(results), out / f"{name}.png")
-        (out / f"{name}.json").write_text(results.to_json() + "\n", encoding="utf-8")
-        (out / f"{name}.csv").write_text(results.to_csv(), encoding="utf-8")
-    console.print(f"\nPictures and tables are in [bold]{out}/[/bold]: start with {out / 'wide.png'}.")
-    console.print("Next: [bold]hushprice compare --market s1 --dim 9 --plot s1.png[/bold]")
+        try:
+            (out / f"{name}.json").write_text(results.to_json() + "\n", encoding="utf-8")
+            (out / f"{name}.csv").write_text(results.to_csv(), encoding="utf-8")
+        except OSError as problem:
+            raise HushpriceError(f"The results cannot be written to {out}: {problem.strerror}.") from problem
+    console.print("\nRegret is revenue lost against knowing demand. 'fixed-price' is the best single price, known in")
+    console.print("advance; 'semi-myopic' varies every price a little, so all its rounds count as explored.")
+    console.print(f"Pictures and tables are in [bold]{escape(str(out))}/[/bold]: start with wide.png.")
+    console.print(f"Next: [bold]{escape(_command())} compare --market s1 --dim 9 --plot s1.png[/bold]")
 
 
 @app.command(name="list")
-def list_command() -> None:
-    """Name the policies and markets there are."""
+def list_command(
+    policy: Annotated[str | None, typer.Argument(help="A policy, to see its options.", show_default=False)] = None,
+) -> None:
+    """Name the policies and markets there are, or the options of one policy."""
+    console = Console()
+    if policy is not None:
+        cls = policies.get(policy)
+        console.print(f"[bold]{policy}[/bold]: {escape(inspect.getdoc(cls) or '')}\n", highlight=False)
+        defaults = {f.name: f.default for f in dataclasses.fields(cls)}
+        for option in options_of(cls):
+            missing = defaults[option] is dataclasses.MISSING
+            told = "set by --horizon" if option == "horizon" else "needed" if missing else f"default {defaults[option]}"
+            console.print(f"  {option}: {told}", highlight=False)
+        return
     table = Table(show_header=False, box=None)
     for kind, names in (("policies", policies.REGISTRY), ("markets", markets.REGISTRY)):
-        for name, thing in names.items():
+        for i, (name, thing) in enumerate(names.items()):
             first = (thing.__doc__ or "").strip().splitlines()[0]
-            table.add_row(kind, f"[bold]{name}[/bold]", first)
-            kind = ""
-    Console().print(table)
+            table.add_row("" if i else kind, f"[bold]{name}[/bold]", escape(first))
+    console.print(table)
+
+
+def _command() -> str:
+    """How this command was called, for a hint that can be pasted."""
+    called = sys.argv[0]
+    return called if Path(called).name == "hushprice" else "hushprice"
 
 
 def _version(wanted: bool) -> None:
@@ -163,11 +203,23 @@ def _root(
     pass
 
 
-def _run(
+def _study(
     words: list[str],
+    load: Path | None,
     market: str,
     dim: int,
     family: str,
+    horizon: int,
+    prices: tuple[float, float] | None,
+    cost: float,
+) -> Study:
+    if load is not None:
+        load_policies(load)
+    return Study.of(words, market=market, dim=dim, family=family, horizon=horizon, prices=prices, cost=cost)
+
+
+def _run(
+    study: Study,
     horizon: int,
     replications: int,
     seed: int,
@@ -175,18 +227,16 @@ def _run(
     engine: str | None,
     plot: Path | None,
     output: Output,
-) -> Comparison:
+) -> None:
     if plot is not None:
         plots.check_file(plot)
     positive_int("replications", replications)
     positive_int("horizon", horizon)
-    world = market_from(market, dim, family)
-    chosen = policies_from(words, world, horizon)
     console = Console(stderr=output is not Output.TABLE)
-    with progress_bar(console, len(chosen) * replications) as advance:
+    with progress_bar(console, len(study.policies) * replications) as advance:
         results = compare(
-            chosen,
-            world,
+            study.policies,
+            study.market,
             horizon=horizon,
             replications=replications,
             seed=seed,
@@ -196,8 +246,7 @@ def _run(
         )
     show(console, results, output)
     if plot is not None:
-        console.print(f"Picture: {plots.save(plots.overview(results), plot)}")
-    return results
+        console.print(f"Picture: {escape(str(plots.save(plots.overview(results), plot)))}")
 
 
 def main() -> None:
@@ -205,5 +254,5 @@ def main() -> None:
     try:
         app()
     except HushpriceError as problem:
-        Console(stderr=True).print("[bold red]error:[/bold red]", str(problem), highlight=False, markup=True)
+        Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(str(problem))}", highlight=False)
         sys.exit(2)

@@ -8,6 +8,7 @@ from enum import Enum
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -52,30 +53,54 @@ def show(console: Console, results: Comparison, output: Output) -> None:
     elif output is Output.CSV:
         typer.echo(results.to_csv(), nl=False)
     else:
-        console.print(_table(results))
+        console.print(_table(results, console.width))
 
 
-def _table(results: Comparison) -> Table:
+Row = dict[str, str]
+SPARE = ("ms/run", "sd", "explored", "revenue", "99% interval")  # left out in this order when the screen is narrow
+
+
+def _table(results: Comparison, width: int) -> Table:
     one = next(iter(results.values()))
+    many = one.replications > 1
+    rows: dict[str, Row] = {}
+    for label, s in results.summaries().items():
+        rows[label] = {
+            "regret": _amount(s.mean),
+            "99% interval": f"{_amount(s.low)} to {_amount(s.high)}" if many else "needs 2 runs",
+            "sd": _amount(s.sd) if many else "",
+            "revenue": _amount(s.revenue),
+            "explored": f"{s.exploration:.1%}",
+            "ms/run": f"{1e3 * s.seconds:,.1f}",
+        }
+    columns = _columns(rows, width)
+    runs = f"{one.replications} replication{'s' * (one.replications != 1)}"
     table = Table(
-        title=f"{one.market}, d = {one.dim}, T = {one.horizon:,}, {one.replications} replications, seed {one.seed}",
-        title_justify="left",
+        title=f"{one.market}, d = {one.dim}, T = {one.horizon:,}, {runs}, seed {one.seed}", title_justify="left"
     )
     table.add_column("policy", style="bold", overflow="fold")
-    for heading in ("regret", "99% interval", "sd", "revenue", "explored", "ms/run"):
+    for heading in columns:
         table.add_column(heading, justify="right", no_wrap=True)
-    for label, s in results.summaries().items():
-        many = s.replications > 1
-        table.add_row(
-            label,
-            _amount(s.mean),
-            f"{_amount(s.low)} to {_amount(s.high)}" if many else "needs 2 runs",
-            _amount(s.sd) if many else "",
-            _amount(s.revenue),
-            f"{s.exploration:.1%}",
-            f"{1e3 * s.seconds:,.1f}",
-        )
+    for label, row in rows.items():
+        table.add_row(_broken(label), *(row[heading] for heading in columns))
     return table
+
+
+def _broken(label: str) -> str:
+    """A policy's word on several lines, broken where its options begin."""
+    return escape(label.replace(":", ":\n  ").replace(",", ",\n  "))
+
+
+def _columns(rows: dict[str, Row], width: int) -> list[str]:
+    """The headings that fit beside the longest line of a policy's name."""
+    columns = list(next(iter(rows.values())))
+    name = max(6, *(len(line) for label in rows for line in _broken(label).splitlines()))
+    for spare in ("", *SPARE):
+        columns = [heading for heading in columns if heading != spare]
+        need = name + 4 + sum(3 + max(len(h), *(len(row[h]) for row in rows.values())) for h in columns)
+        if need <= width:
+            break
+    return columns
 
 
 def _amount(value: float) -> str:

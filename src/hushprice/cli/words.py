@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from hushprice import markets, policies
@@ -11,9 +15,31 @@ from hushprice.markets import Market
 from hushprice.policies import Policy
 
 
-def market_from(name: str, dim: int, family: str) -> Market:
-    """The market of that name."""
-    return markets.get(name)(dim=dim, family=family)
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What a simulation on the command line is about."""
+
+    policies: dict[str, Policy]
+    market: Market
+
+    @classmethod
+    def of(
+        cls,
+        words: Iterable[str],
+        *,
+        market: str,
+        dim: int,
+        family: str,
+        horizon: int,
+        prices: tuple[float, float] | None = None,
+        cost: float = 0.0,
+    ) -> Study:
+        """From the words and options typed."""
+        given: dict[str, Any] = {"dim": dim, "family": family, "cost": cost}
+        if prices is not None:
+            given["prices"] = prices
+        world = markets.get(market)(**given)
+        return cls(policies=policies_from(words, world, horizon), market=world)
 
 
 def policies_from(words: Iterable[str], market: Market, horizon: int) -> dict[str, Policy]:
@@ -29,13 +55,16 @@ def policies_from(words: Iterable[str], market: Market, horizon: int) -> dict[st
 def policy_from(word: str, market: Market, horizon: int) -> Policy:
     """One policy; what the word leaves open comes from the market."""
     name, _, rest = word.partition(":")
+    cls = policies.get(name)
+    own = options_of(cls)
     options: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):
-        key, equals, value = item.partition("=")
+        key, equals, value = (part.strip() for part in item.partition("="))
         if not equals:
             raise InvalidInput(f"In {word!r}, {item!r} should read key=value, as in etc:ridge=0.1.")
-        options[key.strip()] = _value(value.strip())
-    cls = policies.get(name)
+        if key not in own:
+            raise InvalidInput(f"The policy {name} has no option {key!r} to set here. It takes {', '.join(own)}.")
+        options[key] = _value(value)
     given: dict[str, Any] = {
         "family": market.family,
         "dim": market.dim,
@@ -47,6 +76,31 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy:
     if cls is policies.FixedPrice and "price" not in options:
         given["price"] = market.best_fixed_price()
     return policies.build(name, **{**given, **options})
+
+
+def options_of(cls: type[Policy]) -> list[str]:
+    """The options of a policy that are its own, not the market's."""
+    return [f.name for f in fields(cls) if f.name not in ("family", "dim", "prices", "cost", "theta")]
+
+
+def load_policies(file: Path) -> None:
+    """Run a Python file so that the policies it registers can be named.
+
+    The module is not left in ``sys.modules``, so that workers, who could not import it, get its classes by value.
+    """
+    if not file.is_file():
+        raise InvalidInput(f"There is no file {file} to load policies from.")
+    spec = importlib.util.spec_from_file_location(f"hushprice_loaded_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise InvalidInput(f"{file} is not a Python file: its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise InvalidInput(f"{file} failed to load: {type(problem).__name__}: {problem}") from problem
+    finally:
+        del sys.modules[spec.name]
 
 
 def _value(text: str) -> int | float | str:

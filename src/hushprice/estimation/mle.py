@@ -32,6 +32,8 @@ def design(z: npt.ArrayLike, price: npt.ArrayLike) -> Array:
     array([[ 1.,  2., -3., -6.]])
     """
     contexts = array("z", z, shape=(None, None))
+    if np.ndim(price) == 0:
+        price = np.full(len(contexts), price)
     prices = array("price", price, shape=(len(contexts),))
     return np.hstack([contexts, -prices[:, None] * contexts])
 

@@ -80,11 +80,14 @@ class Market:
         put("prices", price_range(self.prices))
         put("cost", finite("cost", self.cost, minimum=0.0))
         if not callable(self.contexts):
-            rows = self.contexts.to_numpy() if hasattr(self.contexts, "to_numpy") else self.contexts
-            rows = array("contexts", rows, shape=(None, self.dim))
+            rows = array("contexts", _rows(self.contexts), shape=(None, self.dim))
             if not len(rows):
                 raise InvalidInput("contexts must have at least one row.")
             put("contexts", Resample(rows))
+
+    def __repr__(self) -> str:
+        low, high = self.prices
+        return f"<Market {self.name}: {self.family.name} demand, d={self.dim}, prices {low:g} to {high:g}>"
 
     @property
     def dim(self) -> int:
@@ -128,6 +131,16 @@ class Market:
         k = int(np.argmin([loss(p) for p in grid]))
         inside = (grid[max(k - 1, 0)], grid[min(k + 1, 100)])
         return float(minimize_scalar(loss, bounds=inside, method="bounded", options={"xatol": 1e-6}).x)
+
+
+def _rows(contexts: Any) -> Any:
+    """The numbers of a data frame, or whatever else was given."""
+    if not hasattr(contexts, "to_numpy"):
+        return contexts
+    for name, kind in zip(contexts.columns, contexts.dtypes, strict=True):
+        if not (np.issubdtype(np.asarray(contexts[name]).dtype, np.number) or str(kind).lower().startswith("bool")):
+            raise InvalidInput(f"The column {name!r} of contexts is {kind}, not numbers: encode it first.")
+    return contexts.to_numpy()
 
 
 class Resample:

@@ -12,13 +12,14 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from hushprice.errors import InvalidInput
+from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.simulation import Result
 
 Results = Mapping[str, Result]
 # Okabe & Ito's palette, readable without colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5F4690", "#8C8C8C", "#000000")
 FORMATS = (".png", ".svg", ".pdf")
+DUST = 1e-6  # a regret this small is rounding
 WIDELY = 5.0  # a ratio of mean regrets that one linear axis cannot show
 
 
@@ -29,13 +30,18 @@ def check_file(path: str | PathLike[str]) -> Path:
         raise InvalidInput(f"A picture's name must end in {', '.join(FORMATS)}, got {target.name!r}.")
     if not target.absolute().parent.is_dir():
         raise InvalidInput(f"There is no folder {target.absolute().parent} to put {target.name} in.")
+    if target.is_dir():
+        raise InvalidInput(f"{target} is a folder; give the picture another name.")
     return target
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> Path:
     """Write a figure as PNG, SVG or PDF, by the ending of its name."""
     target = check_file(path)
-    figure.savefig(target, dpi=160, metadata={"Date": None} if target.suffix.lower() == ".svg" else None)
+    try:
+        figure.savefig(target, dpi=160, metadata={"Date": None} if target.suffix.lower() == ".svg" else None)
+    except OSError as problem:
+        raise HushpriceError(f"The picture {target} cannot be written: {problem.strerror}.") from problem
     return target
 
 
@@ -45,7 +51,7 @@ def regret_paths(results: Results, axes: Axes, *, log: bool = False) -> None:
     With ``log``, both axes are logarithmic, so that regrets of order sqrt(T) and T show as slopes 1/2 and 1.
     """
     for colour, (label, result) in zip(_colours(results), results.items(), strict=True):
-        mean = result.path_mean()
+        mean = np.where(result.path_mean() > DUST, result.path_mean(), 0.0)
         rounds = result.checkpoints
         axes.plot(rounds, mean, color=colour, label=label, linewidth=1.8)
         if result.replications > 1:
@@ -68,7 +74,7 @@ def regret_paths(results: Results, axes: Axes, *, log: bool = False) -> None:
 def box_plots(results: Results, axes: Axes, *, log: bool = False) -> None:
     """Distribution of the regret at the horizon over replications."""
     boxes = axes.boxplot(
-        [r.regret for r in results.values()],
+        [np.where(r.regret > DUST, r.regret, 0.0) for r in results.values()],
         orientation="horizontal",
         patch_artist=True,
         widths=0.6,
@@ -76,8 +82,7 @@ def box_plots(results: Results, axes: Axes, *, log: bool = False) -> None:
         flierprops={"markersize": 2.5, "markeredgecolor": "#888888"},
     )
     for box, colour in zip(boxes["boxes"], _colours(results), strict=True):
-        box.set_facecolor(colour)
-        box.set_alpha(0.75)
+        box.set(facecolor=colour, edgecolor=colour, alpha=0.75)
     axes.set_yticks(range(1, len(results) + 1), list(results))
     axes.invert_yaxis()
     axes.set_xlabel("regret at the horizon")
@@ -102,12 +107,9 @@ def overview(results: Results, *, title: str | None = None) -> Figure:
     left.legend(frameon=False, loc="upper left")
     box_plots(results, right, log=log)
     one = next(iter(results.values()))
-    figure.suptitle(
-        title or f"market {one.market}, d = {one.dim}, {one.replications} replications (band: 3 standard errors)",
-        x=0.01,
-        ha="left",
-        fontsize=12,
-    )
+    runs = f"{one.replications} replication{'s' * (one.replications != 1)}"
+    words = title or f"market {one.market}, d = {one.dim}, {runs} (band: 3 standard errors)"
+    figure.suptitle(words, x=0.01, ha="left", fontsize=12)
     return figure
 
 

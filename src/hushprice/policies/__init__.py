@@ -19,8 +19,15 @@ REGISTRY: dict[str, type[Policy]] = {}
 
 
 def register(cls: type[Policy]) -> type[Policy]:
-    """Make a policy known by its ``name``, to the command line, to snapshots and to the generic checks."""
-    REGISTRY[cls.name] = cls
+    """Make a policy known by its ``name``: to snapshots, to ``make test`` and, with ``--load``, to the command line."""
+    name = getattr(cls, "name", None)
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(
+            f"The policy class {cls.__name__} needs a name to be registered: name: ClassVar[str] = '...'."
+        )
+    if name in REGISTRY and REGISTRY[name].__qualname__ != cls.__qualname__:
+        raise InvalidInput(f"There is a policy called {name!r} already: {REGISTRY[name].__qualname__}.")
+    REGISTRY[name] = cls
     return cls
 
 

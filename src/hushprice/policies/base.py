@@ -53,7 +53,7 @@ class Phase(IntEnum):
 class Params:
     """What the server publishes: everything a device needs to price, and nothing about any customer."""
 
-    version: int
+    version: int  # goes up whenever anything else here may have changed
     phase: Phase
     theta: Array
     level: float = 0.0  # size of the deviation (PERTURB) or the price itself (FIXED)
@@ -92,8 +92,9 @@ class Customers(Protocol):
 class Policy(ABC):
     """Configuration shared by every policy.
 
-    family: demand family (instance, class or name); dim: length d of the context; prices: (low, high);
-    ridge: penalty ridge/2 |theta|^2 of the estimate; cost: unit cost, so that (p - cost) y is earned.
+    family: demand family (instance, class or name); dim: length d of the context; prices: (low, high), the range of
+    experiments too, so with a unit cost a good low end is the cost; ridge: penalty ridge/2 |theta|^2 of the estimate;
+    cost: unit cost, so that (p - cost) y is earned.
     """
 
     name: ClassVar[str]
@@ -122,11 +123,14 @@ class Policy(ABC):
         """The device half."""
         return Device(self)
 
-    def start(self, *, seed: Seed = None) -> Pricer:
-        """A live pricer. The seed fixes its price experiments; none takes fresh entropy."""
+    def start(self, *, seed: Seed = None, patience: int = 100_000) -> Pricer:
+        """A live pricer. The seed fixes its price experiments; none takes fresh entropy.
+
+        ``patience`` is how many offers may wait for their outcome before the oldest is given up.
+        """
         from hushprice.policies.pricer import Pricer
 
-        return Pricer(self, seed=seed)
+        return Pricer(self, seed=seed, patience=patience)
 
     def config(self) -> dict[str, Any]:
         """The configuration as plain data; :meth:`from_config` reads it back."""

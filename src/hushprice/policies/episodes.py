@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hushprice.errors import SnapshotError
+from hushprice.errors import InvalidInput, SnapshotError
 from hushprice.estimation import RunningEstimator
 from hushprice.policies.base import FOREVER, Params, Phase, Policy, Records, Server
 
@@ -35,7 +35,7 @@ class EpisodeServer(Server):
         self.policy = policy
         self.estimator = RunningEstimator(policy.family, dim=policy.dim, ridge=policy.ridge)
         self.q, self.offset = 1, 0
-        self.explore, self.commit = policy.episode(1)
+        self.explore, self.commit = _episode(policy, 1)
 
     @property
     def _exploring(self) -> bool:
@@ -64,7 +64,7 @@ class EpisodeServer(Server):
         while self.offset >= self.explore + self.commit:
             self.offset -= self.explore + self.commit
             self.q += 1
-            self.explore, self.commit = self.policy.episode(self.q)
+            self.explore, self.commit = _episode(self.policy, self.q)
 
     def absorb(self, reports: Records) -> None:
         self.estimator.absorb(reports.z, reports.price, reports.y)
@@ -76,11 +76,23 @@ class EpisodeServer(Server):
         q, offset = state.get("q"), state.get("offset")
         if not isinstance(q, int) or not isinstance(offset, int) or q < 1:
             raise SnapshotError("The snapshot does not say which episode it is in.")
-        explore, commit = self.policy.episode(q)
+        explore, commit = _episode(self.policy, q)
         if not 0 <= offset < explore + commit:
             raise SnapshotError(f"The snapshot is at round {offset} of an episode of {explore + commit}.")
         self.estimator.restore(state["estimator"])
         self.q, self.offset, self.explore, self.commit = q, offset, explore, commit
+
+
+def _episode(policy: EpisodePolicy, q: int) -> tuple[int, int]:
+    """The lengths of episode q, refused unless they are whole numbers of at least 0 and not both 0."""
+    lengths = policy.episode(q)
+    whole = isinstance(lengths, tuple) and len(lengths) == 2 and all(isinstance(n, int) and n >= 0 for n in lengths)
+    if not whole or sum(lengths) == 0:
+        raise InvalidInput(
+            f"{type(policy).__name__}.episode({q}) must give two whole numbers (explore, commit) of at least 0 and "
+            f"not both 0, got {lengths!r}."
+        )
+    return lengths
 
 
 __all__ = ["FOREVER", "EpisodePolicy", "EpisodeServer"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -18,11 +19,11 @@ Seed = int | np.random.SeedSequence | None
 
 @dataclass(frozen=True)
 class Offer:
-    """A price quoted to one customer."""
+    """A price quoted to one customer. The id is all that needs to be kept until the outcome is known."""
 
     id: int
     price: float
-    experiment: bool  # whether the price was chosen to learn rather than to earn
+    experiment: bool  # whether the price was drawn to learn rather than chosen to earn
     params: Params = field(repr=False, compare=False)
     z: Array = field(repr=False, compare=False)
 
@@ -33,6 +34,9 @@ class Pricer:
     Outcomes may come late, out of order, more than once (later copies are ignored) or never. Offers wait for
     their outcome until ``patience`` newer ones are waiting too; then the oldest is closed and an outcome for it is
     ignored.
+
+    Offers made after the last :meth:`save` are lost in a crash. A loaded pricer gives its offers ids from a fresh
+    range, so that an outcome of a lost offer is refused and never taken for that of another customer.
 
     >>> from hushprice.policies import ETCDoubling
     >>> pricer = ETCDoubling(family="logistic", dim=2, prices=(0, 3)).start(seed=1)
@@ -52,7 +56,7 @@ class Pricer:
             raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.") from None
         self._device, self._server = policy.device(), policy.server()
         self._open: dict[int, Offer] = {}
-        self._next_id = 1
+        self._runs = [[0, 1]]  # first and next id of each stretch between loads, the current one last
 
     @property
     def params(self) -> Params:
@@ -62,7 +66,7 @@ class Pricer:
     @property
     def offers(self) -> int:
         """Offers made so far."""
-        return self._next_id - 1
+        return sum(after - first for first, after in self._runs) - 1
 
     @property
     def waiting(self) -> int:
@@ -74,9 +78,9 @@ class Pricer:
         context = array("the context z", z, shape=(self.policy.dim,)).reshape(1, -1).copy()
         params = self._server.params
         price = float(self._device.price(params, context, self._rng)[0])
-        offer = Offer(id=self._next_id, price=price, experiment=params.experiment, params=params, z=context)
+        offer = Offer(id=self._runs[-1][1], price=price, experiment=params.experiment, params=params, z=context)
         self._server.advance(1)
-        self._next_id += 1
+        self._runs[-1][1] += 1
         self._open[offer.id] = offer
         if len(self._open) > self.patience:
             del self._open[next(iter(self._open))]
@@ -85,8 +89,8 @@ class Pricer:
     def observe(self, offer: Offer | int, y: float) -> bool:
         """What the customer bought, by offer or offer id. True if it counts, False if it was known or too late."""
         key = offer.id if isinstance(offer, Offer) else offer
-        if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 < key < self._next_id:
-            raise InvalidInput(f"This pricer made no offer {key!r}; its offers are 1 to {self._next_id - 1}.")
+        if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not self._made(int(key)):
+            raise InvalidInput(f"This pricer made no offer {key!r}, or made it after the last save before a crash.")
         outcome = self.policy.family.check_outcome(y)
         if outcome.shape != ():
             raise InvalidInput(f"An outcome must be one number, got an array of shape {outcome.shape}.")
@@ -101,6 +105,12 @@ class Pricer:
             self._server.absorb(self._device.report(known.params, known.z, price, y_row))
         return True
 
+    def _made(self, key: int) -> bool:
+        return key != 0 and any(first <= key < after for first, after in self._runs)
+
+    def __repr__(self) -> str:
+        return f"<Pricer {self.policy.name}: {self.offers} offers made, {self.waiting} waiting for their outcome>"
+
     # -- snapshots ------------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -109,7 +119,7 @@ class Pricer:
         state: dict[str, Any] = {
             "policy": {"name": self.policy.name, "config": self.policy.config()},
             "rng": _plain_rng(self._rng),
-            "next_id": self._next_id,
+            "runs": [list(run) for run in self._runs],
             "patience": self.patience,
             "server": self._server.state(),
             "open": {
@@ -129,12 +139,22 @@ class Pricer:
         state = snapshot.read(path)
         try:
             saved = state["policy"]
-            policy = get(saved["name"]).from_config(saved["config"])
+            try:
+                kind = get(saved["name"])
+            except InvalidInput as problem:
+                raise SnapshotError(
+                    f"{path}: {problem} If the policy is your own, import the file that registers it first."
+                ) from None
+            policy = kind.from_config(saved["config"])
             pricer = cls(policy, seed=0, patience=state["patience"])
             pricer._server.restore(state["server"])
             pricer._rng.bit_generator.state = _rng_state(state["rng"])
-            pricer._next_id = positive_int("next_id", state["next_id"])
+            pricer._runs = [[positive_int("an id", i, minimum=0) for i in run] for run in state["runs"]]
+            if any(len(run) != 2 or run[0] >= run[1] for run in pricer._runs):
+                raise SnapshotError(f"{path} has offer ids that make no sense.")
             pricer._reopen(state["open"])
+            fresh = (secrets.randbits(30) + 1) << 32
+            pricer._runs.append([fresh, fresh])
         except SnapshotError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
@@ -146,6 +166,8 @@ class Pricer:
         z = array("open offers", waiting["z"], shape=(len(ids), self.policy.dim))
         params = self._server.params
         for i in range(len(ids)):
+            if not self._made(int(ids[i])):
+                raise SnapshotError(f"The snapshot waits for an offer {ids[i]} that was never made.")
             learn, experiment = map(bool, flags[i])
             then = Params(version=0, phase=params.phase, theta=params.theta, learn=learn)
             self._open[int(ids[i])] = Offer(int(ids[i]), float(prices[i]), experiment, then, z[i : i + 1])

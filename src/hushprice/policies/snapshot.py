@@ -37,6 +37,13 @@ def write(path: str | PathLike[str], state: dict[str, Any]) -> None:
         "body": body,
     }
     target = Path(path)
+    try:
+        _write_atomically(target, header, arrays)
+    except OSError as problem:
+        raise SnapshotError(f"The snapshot {target} cannot be written: {problem.strerror}.") from problem
+
+
+def _write_atomically(target: Path, header: dict[str, Any], arrays: dict[str, bytes]) -> None:
     handle, temporary = tempfile.mkstemp(dir=target.absolute().parent, prefix=target.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:

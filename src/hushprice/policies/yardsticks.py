@@ -36,7 +36,7 @@ class Clairvoyant(Policy):
 
 @dataclass(frozen=True, kw_only=True)
 class FixedPrice(Policy):
-    """The same price for everyone."""
+    """The same price for everyone; the command line takes the best one, as if known in advance."""
 
     name: ClassVar[str] = "fixed-price"
     price: float

@@ -13,12 +13,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from hushprice.errors import Array, InvalidInput
+from hushprice.errors import Array, InvalidInput, unknown
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The figures of one policy in one market; the interval is for the mean regret."""
+    """The figures of one policy in one market.
+
+    Regret is the expected revenue lost against quoting every customer the best price: ``mean``, ``sd``, ``se``
+    and ``median`` describe it over replications, and [``low``, ``high``] is an interval for its mean at ``level``.
+    ``revenue`` (realised, net of unit cost), ``exploration`` (share of rounds whose price was drawn to learn) and
+    ``seconds`` (of computing) are means over replications.
+    """
 
     policy: str
     market: str
@@ -30,6 +36,7 @@ class Summary:
     se: float
     low: float
     high: float
+    level: float
     median: float
     revenue: float
     exploration: float
@@ -42,7 +49,7 @@ class Result:
 
     regret, revenue, exploration, seconds: one number a replication (revenue is realised and net of unit cost;
     exploration is the share of rounds whose price was drawn to learn); paths: cumulative regret, one row a
-    replication, one column a checkpoint.
+    replication, one column a checkpoint; config: the policy's configuration.
     """
 
     policy: str
@@ -50,11 +57,19 @@ class Result:
     dim: int
     horizon: int
     seed: int
+    config: dict[str, Any]
     checkpoints: npt.NDArray[np.int64]
     paths: Array
     revenue: Array
     exploration: Array
     seconds: Array
+
+    def __repr__(self) -> str:
+        s = self.summary()
+        return (
+            f"<Result {s.policy} in {s.market}, d={s.dim}, T={s.horizon}: mean regret {s.mean:.1f} "
+            f"({s.low:.1f} to {s.high:.1f}) over {s.replications} replications>"
+        )
 
     @property
     def regret(self) -> Array:
@@ -86,6 +101,7 @@ class Result:
             se=se,
             low=mean - reach,
             high=mean + reach,
+            level=level,
             median=float(np.median(regret)),
             revenue=float(self.revenue.mean()),
             exploration=float(self.exploration.mean()),
@@ -111,6 +127,7 @@ class Result:
         plain = {
             "summary": asdict(self.summary()),
             "seed": self.seed,
+            "config": self.config,
             "regret": self.regret.tolist(),
             "path": {
                 "round": self.checkpoints.tolist(),
@@ -128,6 +145,10 @@ class Comparison(Mapping[str, Result]):
 
     results: dict[str, Result]
 
+    def __repr__(self) -> str:
+        """One line a policy."""
+        return "\n".join(f"{label}: {result!r}" for label, result in self.results.items())
+
     def __getitem__(self, label: str) -> Result:
         return self.results[label]
 
@@ -143,6 +164,9 @@ class Comparison(Mapping[str, Result]):
 
     def difference(self, first: str, second: str, *, level: float = 0.99) -> tuple[float, float, float]:
         """Mean of regret(first) - regret(second) with a paired interval: (mean, low, high)."""
+        for label in (first, second):
+            if label not in self.results:
+                raise unknown("policy in this comparison", label, self.results)
         gap = self.results[first].regret - self.results[second].regret
         se = gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.nan
         reach = stats.t.ppf(0.5 + level / 2, len(gap) - 1) * se

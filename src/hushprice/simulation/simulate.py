@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,6 +66,7 @@ def simulate(
         dim=market.dim,
         horizon=horizon,
         seed=seed,
+        config=policy.config(),
         checkpoints=rounds,
         paths=np.stack([o.path for o in done]),
         revenue=np.array([o.revenue for o in done]),
@@ -74,8 +75,16 @@ def simulate(
     )
 
 
-def compare(policies: Mapping[str, Policy], market: Market, **options: Any) -> Comparison:
-    """Run several policies on the same customers; options as for :func:`simulate`."""
+def compare(policies: Mapping[str, Policy] | Iterable[Policy], market: Market, **options: Any) -> Comparison:
+    """Run several policies on the same customers; options as for :func:`simulate`.
+
+    Policies come with labels, or as a list and are then labelled with their names.
+    """
+    if not isinstance(policies, Mapping):
+        listed = list(policies)
+        policies = {getattr(policy, "name", str(policy)): policy for policy in listed}
+        if len(policies) < len(listed):
+            raise InvalidInput("Two of the policies have the same name: give them labels, as in {'a': ..., 'b': ...}.")
     if not policies:
         raise InvalidInput("Give at least one policy to compare.")
     for policy in policies.values():
