@@ -56,9 +56,9 @@ def table(replications: Count = 200, workers: Workers = -1) -> None:
     """The paper's table of regrets at unknown T = 490 000, S1, with ridge 0.1 and with our default."""
     cells: list[tuple[str, dict[str, Any]]] = [("etc-doubling", {})]
     cells += [(p, {"variant": v}) for p in ("mle-cycle", "semi-myopic") for v in ("modified", "original")]
-    rows: Rows = []
-    with progress_bar(console, 2 * len(DIMS) * len(cells) * replications) as advance:
-        for ridge in (0.1, 1.0):
+    for ridge in (0.1, 1.0):
+        rows: Rows = []
+        with progress_bar(console, len(DIMS) * len(cells) * replications) as advance:
             for name, options in cells:
                 for dim in DIMS:
                     result = hp.simulate(
@@ -71,7 +71,10 @@ def table(replications: Count = 200, workers: Workers = -1) -> None:
                         progress=advance,
                     )
                     rows.append(_against_paper(name, options.get("variant", ""), ridge, dim, result))
-    report("table", f"S1, unknown T = {HORIZON:,}: our regret next to the paper's", rows)
+        title = (
+            f"S1, unknown T = {HORIZON:,}, ridge {ridge}, {replications} replications: our regret next to the paper's"
+        )
+        report(f"table-ridge-{ridge}", title, rows)
 
 
 def _against_paper(name: str, variant: str, ridge: float, dim: int, result: hp.Result) -> dict[str, Any]:

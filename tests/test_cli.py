@@ -70,6 +70,42 @@ def test_every_policy_and_family_can_be_typed() -> None:
         assert len(out.splitlines()) == 4
 
 
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 120])
+def test_no_number_is_cut_on_a_narrow_screen(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = run("compare", "etc", "mle-cycle:variant=original", *QUICK)
+    assert "…" not in out
+    assert "regret" in out
+    assert "variant=original" in out or width < 40  # there even the name is folded
+    assert ("99% interval" in out) == (width >= 60)
+
+
+def test_prices_and_cost_reach_market_and_policies() -> None:
+    data = json.loads(run("simulate", "etc", "--prices", "0.5", "2", "--cost", "0.5", "--json", *QUICK))
+    assert data["etc"]["config"]["prices"] == [0.5, 2.0]
+    assert data["etc"]["config"]["cost"] == 0.5
+
+
+def test_a_policy_of_ones_own_runs_from_its_file_and_in_workers(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom typing import ClassVar\n"
+        "import hushprice as hp\n@hp.policies.register\n@dataclass(frozen=True, kw_only=True)\n"
+        "class Mine(hp.policies.EpisodePolicy):\n    name: ClassVar[str] = 'mine'\n"
+        "    def episode(self, q: int) -> tuple[int, int]:\n        return 10, 90\n"
+    )
+    result = shell("simulate", "mine", "--load", str(file), "-T", "1000", "-n", "2", "-w", "2", "--csv")
+    assert result.returncode == 0, result.stderr
+    row = next(csv.DictReader(io.StringIO(result.stdout)))
+    assert float(row["exploration"]) == pytest.approx(0.1)
+    file.write_text("1 / 0")
+    assert "ZeroDivisionError" in shell("simulate", "mine", "--load", str(file)).stderr
+
+
+def test_list_shows_the_options_of_a_policy() -> None:
+    assert "variant: default modified" in run("list", "mle-cycle")
+
+
 def test_list_names_everything() -> None:
     out = run("list")
     for name in ("etc-doubling", "semi-myopic", "wide", "s2"):
@@ -93,6 +129,13 @@ def test_list_names_everything() -> None:
         (["simulate", "etc", "--plot", "/nowhere/at/all.png"], "folder"),
         (["simulate", "etc", "--json", "--csv"], "one of"),
         (["compare", "etc", "etc"], "twice"),
+        (["simulate", "etc[red]x"], "'etc[red]x'"),
+        (["simulate", "etc:dim=3"], "has no option 'dim' to set here"),
+        (["simulate", "etc", "--prices", "3", "0"], "Did you mean (0, 3)"),
+        (["simulate", "etc", "--cost", "-1"], "cost"),
+        (["simulate", "etc", "--load", "missing.py"], "missing.py"),
+        (["simulate", "etc", "--plot", "."], "must end in"),
+        (["list", "nothing"], "policy"),
     ],
 )
 def test_mistakes_get_one_clear_line_and_exit_code_2(words: list[str], says: str) -> None:

@@ -108,7 +108,7 @@ def test_a_family_is_known_by_instance_class_or_name(word: Any) -> None:
     assert as_family(word) == hp.Logistic()
 
 
-@pytest.mark.parametrize("word", ["logit", 3, None, int])
+@pytest.mark.parametrize("word", ["logit", 3, None, int, Family])
 def test_other_families_are_refused(word: Any) -> None:
     with pytest.raises(hp.InvalidInput, match="family"):
         as_family(word)
@@ -120,6 +120,18 @@ def test_other_families_are_refused(word: Any) -> None:
 def test_impossible_outcomes_are_refused(family: Family, y: float) -> None:
     with pytest.raises(hp.InvalidInput):
         family.check_outcome(y)
+
+
+def test_nan_in_nan_out_and_words_refused() -> None:
+    for family in ALL:
+        assert np.isnan(family.mean(np.nan))
+        assert np.isnan(family.optimal_price(1.0, np.nan, (0, 3)))
+        assert np.isnan(family.optimal_price([1.0, np.nan], 1.0, (0, 3))).tolist() == [False, True]
+        with pytest.raises(hp.InvalidInput):
+            family.mean("high")
+        for y in ("1", b"1", None, [[1], [1, 2]], 10**400):
+            with pytest.raises(hp.InvalidInput):
+                family.check_outcome(y)
 
 
 def test_reversed_range_names_the_fix() -> None:

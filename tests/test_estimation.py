@@ -148,6 +148,11 @@ def test_the_number_of_threads_does_not_matter(monkeypatch: pytest.MonkeyPatch) 
         ([[1.0], [2.0]], [0.0, 1.0], {"ridge": -1}),
         ([[1.0], [2.0]], [0.0, 1.0], {"weights": [1.0, -1.0]}),
         (np.empty((0, 2)), [], {}),
+        (np.empty((2, 0)), [0.0, 1.0], {"ridge": 1.0}),
+        ([[1j], [2.0]], [0.0, 1.0], {}),
+        ([[1.0], [2.0]], [0.0, 1.0], {"tolerance": "x"}),
+        ([[1.0], [2.0]], [0.0, 1.0], {"max_passes": 0}),
+        ([[10**400], [2.0]], [0.0, 1.0], {}),
     ],
 )
 def test_bad_records_are_refused(x: Any, y: Any, options: dict[str, Any]) -> None:
@@ -159,6 +164,61 @@ def test_fit_gives_utilities_to_price_with() -> None:
     x, y = _data(hp.Logistic(), 5000, 2, seed=10)
     a, b = fit("logistic", x, y).utility([[0.8, 0.9]])
     assert 0 < hp.Logistic().optimal_price(a, b, (0, 3))[0] < 3
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
+@pytest.mark.parametrize("unit", [1e-16, 1e-6, 1e6])
+def test_the_scale_of_the_weights_does_not_matter(family: Family, unit: float, rng: np.random.Generator) -> None:
+    x, y = _data(family, 300, 2, seed=1)
+    weights = rng.uniform(0.5, 2, 300)
+    plain, scaled = fit(family, x, y, weights=weights), fit(family, x, y, weights=unit * weights)
+    np.testing.assert_allclose(plain.theta, scaled.theta, rtol=1e-9)
+    assert scaled.loglik == pytest.approx(unit * plain.loglik)
+
+
+def test_records_of_weight_zero_are_no_records(rng: np.random.Generator) -> None:
+    x = np.linspace(-1, 1, 40).reshape(-1, 1)
+    y = (x[:, 0] > 0).astype(float)
+    crossed, flipped = np.vstack([x, [[0.9]]]), np.append(y, 0.0)
+    assert np.isfinite(fit("logistic", crossed, flipped).theta).all()
+    with pytest.raises(hp.NoMLE):
+        fit("logistic", crossed, flipped, weights=np.append(np.ones(40), 0.0))
+    with pytest.raises(hp.InvalidInput, match="nothing to fit"):
+        fit("logistic", x, y, weights=np.zeros(40))
+
+
+def test_nearly_parallel_columns_are_told_apart() -> None:
+    x = np.column_stack([np.ones(50), 1e9 + np.arange(50.0)])
+    ours = fit("linear", x, np.arange(50.0))
+    assert ours.rank == 2
+    assert ours.theta[1] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_repeated_column_in_other_units() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=50)
+    y = (rng.random(50) < 0.5).astype(float)
+    plain = fit("logistic", np.column_stack([np.ones(50), x]), y)
+    both = fit("logistic", np.column_stack([np.ones(50), x, 1e8 * x]), y)
+    assert both.rank == 2
+    assert both.loglik == pytest.approx(plain.loglik, rel=1e-10)
+    assert both.theta[0] == pytest.approx(plain.theta[0], rel=1e-6)
+    assert both.standard_errors[0] == pytest.approx(plain.standard_errors[0], rel=1e-6)
+    assert np.isinf(both.standard_errors[1:]).all()
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e-3, 1e6])
+def test_separability_does_not_depend_on_units(unit: float) -> None:
+    x = np.linspace(-1, 1, 100)
+    with pytest.raises(hp.NoMLE):
+        fit("logistic", np.column_stack([np.ones(100), unit * x]), (x > 0).astype(float))
+
+
+def test_rows_of_zeros_identify_nothing() -> None:
+    result = fit("logistic", np.zeros((5, 2)), [0, 1, 0, 1, 1])
+    assert result.rank == 0
+    np.testing.assert_array_equal(result.theta, 0)
+    assert np.isinf(result.standard_errors).all()
 
 
 # -- the running estimator ------------------------------------------------------------------------------------
@@ -219,6 +279,49 @@ def test_outliers_do_not_throw_the_running_estimate_off() -> None:
     estimator.absorb(np.array([[40.0]]), np.array([3.0]), np.array([1.0]))
     assert np.isfinite(estimator.theta()).all()
     assert estimator.drift() <= DRIFT_BOUND
+
+
+def test_a_ridge_lost_in_rounding_still_gives_an_estimate() -> None:
+    """Two equal features in large units: the information is singular but for a ridge far below its rounding."""
+    rng = np.random.default_rng(0)
+    z, price = np.full((2000, 2), 1e5), rng.uniform(0, 3, 2000)
+    for ridge in (1e-6, 1.0):
+        estimator = RunningEstimator(hp.Linear(), dim=2, ridge=ridge)
+        estimator.absorb(z, price, 1.0 - 0.8 * price + rng.normal(size=2000))
+        theta = 2e5 * estimator.theta()
+        np.testing.assert_allclose(theta, [1, 1, 0.8, 0.8], atol=0.15)
+        np.testing.assert_allclose(theta[[0, 2]], theta[[1, 3]], rtol=1e-2)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e8, 1e12])
+def test_one_enormous_context_does_not_spoil_the_estimate_for_ever(size: float) -> None:
+    rng = np.random.default_rng(1)
+    for family in FAMILIES:
+        estimator = RunningEstimator(family, dim=1, ridge=1.0)
+        for i in range(600):
+            z = np.array([[size if i == 250 else 1.0]])
+            price = rng.uniform(0, 3, 1)
+            y = family.sample(1.0 - 0.8 * price, rng) if i != 250 else np.zeros(1)
+            estimator.absorb(z, price, y)
+            assert np.isfinite(estimator.theta()).all()
+
+
+@pytest.mark.parametrize("seed", [39, 58])
+def test_outliers_of_every_size_keep_the_bound(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    poisson = RunningEstimator(hp.Poisson(), dim=1, ridge=1e-3)
+    logistic = RunningEstimator(hp.Logistic(), dim=5, ridge=1.0)
+    truth = rng.normal(size=10)
+    for i in range(600):
+        z, y = np.array([[1 + rng.random()]]) * (30 if i % 50 == 49 else 1), float(rng.poisson(1.0))
+        y += rng.integers(0, 1000) if rng.random() < 0.05 else 0
+        poisson.absorb(z, rng.uniform(2.9, 3, 1), np.array([y]))
+        z, p = rng.normal(size=(1, 5)) * 10 ** rng.uniform(-2, 1.5), rng.uniform(0, 3, 1)
+        logistic.absorb(z, p, hp.Logistic().sample(z @ truth[:5] - p * (z @ truth[5:]), rng))
+        for estimator in (poisson, logistic):
+            estimator.theta()
+            if i % 7 == 0:
+                assert estimator.drift() <= DRIFT_BOUND
 
 
 def test_the_estimate_does_not_depend_on_how_records_arrive_in_memory() -> None:

@@ -66,6 +66,16 @@ def test_poisson_quantile_agrees_with_scipy(mu: float) -> None:
     np.testing.assert_array_equal(got, stats.poisson.ppf(u, mu))
 
 
+@pytest.mark.parametrize("mu", [3.0, 30.0, 1e3, 1e5, 1e6])
+def test_poisson_quantile_far_in_the_tails(mu: float) -> None:
+    """Against SciPy's own tails; one unit is what rounding of the sums allows there."""
+    for tail in (1e-6, 1e-10, 1e-13):
+        assert abs(poisson_quantile(1 - tail, mu) - stats.poisson.isf(1 - (1 - tail), mu)) <= 1
+        assert abs(poisson_quantile(tail, mu) - stats.poisson.ppf(tail, mu)) <= 1
+    assert poisson_quantile(0.0, mu) == 0.0
+    assert abs(poisson_quantile(1 - 2**-53, mu) - stats.poisson.isf(2**-53, mu)) <= 1
+
+
 def test_poisson_quantile_of_a_huge_mean_is_right_to_its_expansion() -> None:
     u = np.linspace(0.001, 0.999, 99)
     got = np.array([poisson_quantile(v, 4e8) for v in u])

@@ -323,6 +323,97 @@ def test_a_snapshot_with_another_shape_is_refused(saved: Path, tmp_path: Path) -
             Pricer.load(tmp_path / "b.hush")
 
 
+def _tamper(path: Path, *keys: str, value: Any) -> None:
+    """Change one entry of a snapshot, with all checksums made anew."""
+    state = snapshot.read(path)
+    inside: Any = state
+    for key in keys[:-1]:
+        inside = inside[key]
+    inside[keys[-1]] = value(inside[keys[-1]]) if callable(value) else value
+    snapshot.write(path, state)
+
+
+def _with(index: Any, value: Any) -> Any:
+    def change(array: Any) -> Any:
+        array = array.copy()
+        array[index] = value
+        return array
+
+    return change
+
+
+ESTIMATOR = ("server", "estimator")
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        ((*ESTIMATOR, "counts"), _with(1, -(2**33))),
+        ((*ESTIMATOR, "counts"), _with(2, 2**60)),
+        ((*ESTIMATOR, "counts"), _with(3, -1)),
+        ((*ESTIMATOR, "theta"), _with(0, np.nan)),
+        ((*ESTIMATOR, "P"), _with((0, 0), np.inf)),
+        ((*ESTIMATOR, "x"), _with((0, 0), np.nan)),
+        ((*ESTIMATOR, "y"), _with(0, 7.0)),
+        ((*ESTIMATOR, "pace"), _with(0, -1.0)),
+        (("server", "t"), 2**70),
+        (("server", "t"), -1),
+        (("open", "id"), lambda ids: ids + 10**6),
+        (("open", "id"), lambda ids: ids.astype(float)),
+        (("open", "price"), _with(0, np.nan)),
+        (("open", "price"), lambda prices: prices[:0]),
+        (("open", "flags"), lambda flags: flags + 2),
+        (("runs",), [[5, 1]]),
+        (("runs",), [[2**80, 2**80 + 1]]),
+        (("runs",), "none"),
+        (("patience",), 0),
+        (("rng", "state"), str(2**200)),
+        (("rng", "uinteger"), -1),
+        (("policy", "config", "dim"), 10**12),
+        (("policy", "config", "dim"), 4),
+        (("policy", "config", "family"), {"name": "gamma"}),
+        (("policy", "name"), "etc"),
+        (("policy", "name"), "nobodys"),
+        (("policy",), 5),
+    ],
+)
+def test_a_forged_snapshot_is_refused(saved: Path, keys: tuple[str, ...], value: Any) -> None:
+    """Checksums are right, contents are not: no crash, no nonsense, a clear refusal."""
+    _tamper(saved, *keys, value=value)
+    with pytest.raises(hp.SnapshotError):
+        Pricer.load(saved)
+
+
+def test_compressed_archives_are_refused_unread(saved: Path, tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.hush"
+    with zipfile.ZipFile(saved) as good, zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("snapshot.json", good.read("snapshot.json"))
+        archive.writestr("server.estimator.x.npy", bytes(50_000_000))
+    with pytest.raises(hp.SnapshotError, match="compressed"):
+        Pricer.load(bomb)
+
+
+@pytest.mark.parametrize("name", ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "greedy"])
+def test_looking_or_saving_between_outcomes_changes_nothing(name: str, tmp_path: Path) -> None:
+    """Outcomes come late and in bunches; in between one pricer is looked at, another is saved and loaded."""
+    policy = make_policy(name, dim=2)
+    loops = [checks.LiveLoop(policy, checks.world_for(policy), horizon=400) for _ in range(3)]
+    rng = np.random.default_rng(2)
+    waiting: list[tuple[int, list[Any]]] = []
+    for t in range(400):
+        offers = [loop.pricer.offer(loop.z[t]) for loop in loops]
+        assert offers[0].price == offers[1].price == offers[2].price
+        waiting.append((t, offers))
+        while waiting and rng.random() < 0.6:
+            s, late = waiting.pop(int(rng.integers(len(waiting))))
+            for loop, offer in zip(loops, late, strict=True):
+                loop.pricer.observe(offer.id, loop.outcome(s, offer.price))
+            loops[1].pricer.params  # noqa: B018 (the look itself is the test)
+            if rng.random() < 0.1:
+                loops[2].pricer.save(tmp_path / "p.hush")
+                loops[2].pricer = Pricer.load(tmp_path / "p.hush")
+
+
 def test_a_failed_save_leaves_the_old_file(saved: Path) -> None:
     before = saved.read_bytes()
     with pytest.raises(TypeError):
@@ -338,7 +429,7 @@ def test_episodes_that_make_no_sense_are_refused(lengths: Any) -> None:
     @dataclass(frozen=True, kw_only=True)
     class Odd(hp.policies.EpisodePolicy):
         def episode(self, q: int) -> tuple[int, int]:
-            return (1, 1) if q == 1 else lengths  # type: ignore[no-any-return]
+            return (1, 1) if q == 1 else lengths
 
     pricer = Odd(family="logistic", dim=1, prices=(0, 3)).start(seed=1)  # type: ignore[arg-type]
     pricer.offer([1.0])
@@ -353,7 +444,7 @@ def test_names_are_registered_once_and_for_all() -> None:
     with pytest.raises(hp.InvalidInput, match="already"):
         register(Impostor)
     with pytest.raises(hp.InvalidInput, match="needs a name"):
-        register(hp.policies.EpisodePolicy)
+        register(hp.policies.EpisodePolicy)  # type: ignore[type-abstract]
     assert hp.policies.get("etc") is hp.policies.ETC
 
 

@@ -96,6 +96,22 @@ def test_comparisons_use_the_same_customers() -> None:
     assert len(results.to_csv().splitlines()) == 3
 
 
+def test_results_look_short() -> None:
+    results = hp.compare(
+        [make_policy("etc"), make_policy("fixed-price")], hp.markets.s1(dim=3), horizon=300, replications=3
+    )
+    assert list(results) == ["etc", "fixed-price"]
+    lines = repr(results).splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("etc: <Result etc in s1, d=3, T=300: mean regret ")
+    assert repr(hp.markets.s1(dim=3)) == "<Market s1: logistic demand, d=3, prices 0 to 3>"
+    assert results["etc"].to_dict()["config"]["horizon"] == 700
+    with pytest.raises(hp.InvalidInput, match="nope"):
+        results.difference("etc", "nope")
+    with pytest.raises(hp.InvalidInput, match="same name"):
+        hp.compare([make_policy("etc"), make_policy("etc")], hp.markets.s1(dim=3), horizon=300)
+
+
 def test_paper_table_in_small() -> None:
     """ETC-Doubling and modified MLE-Cycle at S1, d = 4, T = 490 000, ridge 0.1, against the paper's means.
 
@@ -214,6 +230,12 @@ def test_bad_markets_are_refused(options: dict[str, Any]) -> None:
     given: dict[str, Any] = {"alpha": [1.0, 0.5], "beta": [0.4, 0.6], "contexts": ROWS, "prices": (0, 4)}
     with pytest.raises(hp.InvalidInput):
         Market(**(given | options))
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_a_column_of_words_is_named(frame: Any) -> None:
+    with pytest.raises(hp.InvalidInput, match="'city'"):
+        hp.Market(alpha=[1.0, 1.0], beta=[1.0, 1.0], contexts=frame({"one": [1, 2], "city": ["a", "b"]}), prices=(0, 3))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

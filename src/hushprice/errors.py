@@ -40,25 +40,40 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> InvalidInput:
     return InvalidInput(f"There is no {kind} called {name!r}.{hint} Known: {', '.join(names)}.")
 
 
-def positive_int(name: str, value: Any, *, minimum: int = 1) -> int:
-    """A whole number of at least ``minimum``."""
+LARGEST_COUNT = 2**53  # beyond it a float no longer counts by ones
+LARGEST_VALUE = 1e12  # beyond it squares and sums of squares lose what the small values say
+
+
+def positive_int(name: str, value: Any, *, minimum: int = 1, maximum: int = LARGEST_COUNT) -> int:
+    """A whole number between ``minimum`` and ``maximum``."""
     whole = isinstance(value, (int, np.integer)) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, (bool, np.bool_)) or not whole or int(value) < minimum:
-        raise InvalidInput(f"{name} must be a whole number of at least {minimum}, got {value!r}.")
+    if isinstance(value, (bool, np.bool_)) or not whole or not minimum <= int(value) <= maximum:
+        most = "" if maximum == LARGEST_COUNT else f" and at most {maximum}"
+        raise InvalidInput(f"{name} must be a whole number of at least {minimum}{most}, got {_shown(value)}.")
     return int(value)
 
 
-def finite(name: str, value: Any, *, minimum: float = -math.inf, strict: bool = False) -> float:
-    """A finite real number, at least (or, if strict, above) ``minimum``."""
+def finite(
+    name: str, value: Any, *, minimum: float = -math.inf, maximum: float = math.inf, strict: bool = False
+) -> float:
+    """A finite real number between ``minimum`` (excluded if strict) and ``maximum``."""
     try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
         number = float(value)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"{name} must be a number, got {value!r}.") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"{name} must be a number, got {_shown(value)}.") from None
     too_small = number <= minimum if strict else number < minimum
-    if not math.isfinite(number) or too_small:
+    if not math.isfinite(number) or too_small or number > maximum:
         bound = "" if minimum == -math.inf else f" {'above' if strict else 'of at least'} {minimum:g}"
-        raise InvalidInput(f"{name} must be a finite number{bound}, got {value!r}.")
+        bound += "" if maximum == math.inf else f" and at most {maximum:g}"
+        raise InvalidInput(f"{name} must be a finite number{bound}, got {_shown(value)}.")
     return number
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def price_range(value: Any) -> tuple[float, float]:
@@ -67,26 +82,35 @@ def price_range(value: Any) -> tuple[float, float]:
         low, high = value
     except (TypeError, ValueError):
         raise InvalidInput(f"prices must be a pair (low, high), got {value!r}.") from None
-    low, high = finite("the lowest price", low, minimum=0.0), finite("the highest price", high, minimum=0.0)
+    low, high = (
+        finite(f"the {end} price", p, minimum=0.0, maximum=LARGEST_VALUE)
+        for end, p in (("lowest", low), ("highest", high))
+    )
     if low >= high:
         hint = f" Did you mean ({high:g}, {low:g})?" if low > high else ""
         raise InvalidInput(f"prices must be (low, high) with low < high, got ({low:g}, {high:g}).{hint}")
     return low, high
 
 
-def array(name: str, value: Any, *, shape: tuple[int | None, ...]) -> Array:
-    """A finite, C-contiguous float array of the given shape; ``None`` leaves a length free."""
+def array(name: str, value: Any, *, shape: tuple[int | None, ...], limit: float = math.inf) -> Array:
+    """A finite, C-contiguous float array of the given shape; ``None`` leaves a length free.
+
+    ``limit`` bounds the size of its values.
+    """
     try:
-        result = np.ascontiguousarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"{name} must be numbers, got {type(value).__name__}.") from None
-    if result.ndim == 0 and len(shape) == 1:
-        result = result.reshape(1)
-    fits = len(shape) == result.ndim and all(w in (None, h) for w, h in zip(shape, result.shape, strict=True))
-    if not fits or np.ndim(value) != len(shape):
+        raw = np.asarray(value)
+        if raw.size and raw.dtype.kind not in "biufO":
+            raise TypeError
+        result = np.ascontiguousarray(raw, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"{name} must be numbers, got {_shown(value)}.") from None
+    if len(shape) != raw.ndim or any(w not in (None, h) for w, h in zip(shape, raw.shape, strict=True)):
         want = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ("," if len(shape) == 1 else "") + ")"
-        raise InvalidInput(f"{name} must have shape {want}, got {np.shape(value)}.")
+        raise InvalidInput(f"{name} must have shape {want}, got {raw.shape}.")
     bad = np.count_nonzero(~np.isfinite(result))
     if bad:
         raise InvalidInput(f"{name} must be finite, but {bad} of its {result.size} values are NaN or infinite.")
+    if result.size and np.abs(result).max() > limit:
+        largest = np.abs(result).max()
+        raise InvalidInput(f"{name} must not exceed {limit:g} in size, got {largest:g}: give it in larger units.")
     return result

@@ -16,9 +16,9 @@ def as_family(value: Any) -> Family:
     >>> as_family("logistic")
     Logistic()
     """
-    if isinstance(value, Family):
+    if isinstance(value, Family) and hasattr(value, "code"):
         return value
-    if isinstance(value, type) and issubclass(value, Family):
+    if isinstance(value, type) and issubclass(value, Family) and hasattr(value, "code"):
         return value()
     if isinstance(value, str):
         if value.lower() not in FAMILIES:

@@ -6,6 +6,7 @@ A customer with utility ``a = z.alpha`` and price sensitivity ``b = z.beta`` who
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,9 +21,16 @@ Numbers = npt.ArrayLike
 
 
 def _apply(function: Any, code: int, *values: Numbers) -> Any:
-    """A kernel over scalars or arrays; floats for scalars. Overflow to infinity is part of the kernels' plan."""
+    """A kernel over scalars or arrays; floats for scalars, NaN for NaN. Overflow is part of the kernels' plan."""
+    try:
+        arrays = [np.asarray(v, dtype=np.float64) for v in values]
+        unknown = functools.reduce(np.logical_or, map(np.isnan, arrays))
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput("Demand functions take numbers, or arrays of numbers that fit together.") from None
     with np.errstate(all="ignore"):
-        result = function(code, *(np.asarray(v, dtype=np.float64) for v in values))
+        result = function(code, *arrays)
+    if np.any(unknown):
+        result = np.where(unknown, np.nan, result)
     return float(result) if np.ndim(result) == 0 else result
 
 
@@ -99,9 +107,11 @@ class Family:
     def check_outcome(self, y: Any) -> Array:
         """Outcomes as floats, refused if the family cannot produce them."""
         try:
+            if np.asarray(y).dtype.kind not in "biuf":
+                raise TypeError
             outcomes: Array = np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInput(f"An outcome must be a number, got {y!r}.") from None
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidInput(f"An outcome must be a number, got {type(y).__name__}.") from None
         if not np.isfinite(outcomes).all():
             raise InvalidInput("An outcome must be finite, got NaN or infinity.")
         possible = self._possible(outcomes)

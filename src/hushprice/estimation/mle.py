@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy import linalg, optimize
 
 from hushprice.demand import Family, as_family
-from hushprice.errors import Array, HushpriceError, InvalidInput, NoMLE, array, finite
+from hushprice.errors import Array, HushpriceError, InvalidInput, NoMLE, array, finite, positive_int
 from hushprice.kernels import LINEAR, LOGISTIC
 from hushprice.kernels import newton as kernel
 
@@ -77,8 +77,9 @@ def fit(
 ) -> Fit:
     """Maximum likelihood estimate of theta from rows x (n, m) and outcomes y (n,).
 
-    Rank-deficient rows with ``ridge=0`` give the estimate of smallest norm and infinite standard errors for the
-    coefficients that are not identified. Separable records with ``ridge=0`` have no estimate: :class:`NoMLE`.
+    Rank-deficient rows with ``ridge=0`` give the estimate of smallest norm (with columns on one scale) and infinite
+    standard errors for the coefficients that are not identified. Separable records with ``ridge=0`` have no
+    estimate: :class:`NoMLE`. Weights count like repeated records; a linear model's dispersion counts records.
 
     ``tolerance`` is the length, in standard errors, of the last Newton step; that step is taken, so what is left
     is of the order of its square.
@@ -95,23 +96,35 @@ def fit(
     n, m = rows.shape
     outcomes = np.ascontiguousarray(family.check_outcome(array("y", y, shape=(n,))))
     ridge = finite("ridge", ridge, minimum=0.0)
-    w = np.empty(0) if weights is None else array("weights", weights, shape=(n,))
-    if (w < 0).any():
-        raise InvalidInput("weights must not be negative.")
-    if n == 0 and ridge == 0.0:
-        raise InvalidInput("There are no records to fit. Give some, or a ridge above 0.")
+    tolerance = finite("tolerance", tolerance, minimum=0.0, strict=True)
+    max_passes = positive_int("max_passes", max_passes)
+    w, unit = np.empty(0), 1.0
+    if weights is not None:
+        w = array("weights", weights, shape=(n,))
+        if (w < 0).any():
+            raise InvalidInput("weights must not be negative.")
+        counted = w > 0  # a record of weight 0 is no record
+        rows, outcomes, w = np.ascontiguousarray(rows[counted]), outcomes[counted], w[counted]
+        n = len(w)
+        unit = float(w.mean()) if n else 1.0
+        w = w / unit  # the estimate depends on the weights and the ridge in proportion only
+    if m == 0 or (n == 0 and ridge == 0.0):
+        raise InvalidInput("There is nothing to fit: x needs a column and a record, or a ridge above 0.")
 
-    theta, information, passes, status = _solve(family, rows, outcomes, w, ridge, tolerance, max_passes)
+    penalty = ridge / unit
+    theta, information, passes, status = _solve(family, rows, outcomes, w, penalty, tolerance, max_passes)
     basis: Array | None = None
-    if status == kernel.SINGULAR and ridge == 0.0:
-        basis = _row_space(rows)
-        theta, information, passes, status = _solve(
-            family, np.ascontiguousarray(rows @ basis), outcomes, w, ridge, tolerance, max_passes
-        )
+    if status == kernel.SINGULAR:
+        basis = _identified(rows)
+        reduced = np.ascontiguousarray(rows @ basis)
+        if basis.shape[1]:
+            theta, information, passes, status = _solve(family, reduced, outcomes, w, penalty, tolerance, max_passes)
+        else:  # every row is zero
+            theta, information, status = np.zeros(0), np.zeros((0, 0)), kernel.CONVERGED
         theta = basis @ theta
     eta = rows @ theta
     if ridge == 0.0:
-        _require_existence(family, rows if basis is None else rows @ basis, outcomes, eta)
+        _require_existence(family, rows if basis is None else reduced, outcomes, eta)
     if status != kernel.CONVERGED:
         raise HushpriceError(
             f"Newton's method did not converge in {passes} passes. "
@@ -120,18 +133,18 @@ def fit(
 
     rank = m if basis is None else basis.shape[1]
     dispersion = _dispersion(family, outcomes, eta, w, rank)
-    covariance = dispersion * _covariance(information, ridge)
+    covariance = dispersion * _covariance(information, penalty) / (unit if family.code != LINEAR else 1.0)
     if basis is not None:
-        identified = np.abs(basis @ basis.T - np.eye(m)).max(axis=0) < 1e-8
         covariance = basis @ covariance @ basis.T
-        covariance[~identified, :] = np.nan
-        covariance[:, ~identified] = np.nan
+        unidentified = ~_in_row_space(rows, basis)
+        covariance[unidentified, :] = np.nan
+        covariance[:, unidentified] = np.nan
     each = family.loglik(eta, outcomes) if n else np.zeros(0)
     return Fit(
         family=family,
         theta=theta,
         covariance=covariance,
-        loglik=float(each @ w if w.size else each.sum()),
+        loglik=float(unit * (each @ w) if w.size else each.sum()),
         ridge=ridge,
         dispersion=dispersion,
         rank=rank,
@@ -194,11 +207,29 @@ def _newton_threaded(
     return kernel.STALLED, max_passes
 
 
-def _row_space(rows: Array) -> Array:
-    """Orthonormal basis of the row space, from the eigenvectors of x'x."""
-    values, vectors = linalg.eigh(rows.T @ rows)
-    keep = values > values[-1] * len(values) * np.finfo(float).eps * 10
-    return np.ascontiguousarray(vectors[:, keep])
+def _scales(rows: Array) -> Array:
+    """Root mean square of each column, 1 for a column of zeros."""
+    scale = np.sqrt(np.mean(rows**2, axis=0)) if len(rows) else np.zeros(rows.shape[1])
+    return np.where(scale > 0, scale, 1.0)
+
+
+def _identified(rows: Array) -> Array:
+    """A basis (m, rank) of the coefficients that the records identify.
+
+    ``rows @ basis`` has orthogonal columns of mean square 1. Columns are brought to one scale first, and the rank is
+    that of the singular values, so that neither units nor nearly parallel columns hide a direction.
+    """
+    scale = _scales(rows)
+    _, values, vectors = linalg.svd(rows / scale, full_matrices=False)
+    keep = values > values[:1].sum() * max(rows.shape) * np.finfo(float).eps
+    basis: Array = vectors[keep].T / values[keep] * np.sqrt(len(rows)) / scale[:, None]
+    return basis
+
+
+def _in_row_space(rows: Array, basis: Array) -> npt.NDArray[np.bool_]:
+    """Which single coefficients lie in the span of the basis."""
+    unit = linalg.orth(basis * _scales(rows)[:, None]) if basis.shape[1] else basis
+    return np.asarray(np.abs(unit @ unit.T - np.eye(len(unit))).max(axis=0) < 1e-8)
 
 
 def _covariance(information: Array, ridge: float) -> Array:
@@ -225,8 +256,9 @@ def _require_existence(family: Family, rows: Array, y: Array, eta: Array) -> Non
     rises: logistic, (2 y - 1) x.v >= 0 for all records; Poisson, x.v <= 0 where y = 0 and x.v = 0 elsewhere; not
     all zero. A linear program finds it; it is asked only when the fit has all but certain predictions.
     """
-    if family.code == LINEAR or y.size == 0 or family.curvature(eta).min() > _SUSPECT:
+    if family.code == LINEAR or y.size == 0 or rows.size == 0 or family.curvature(eta).min() > _SUSPECT:
         return
+    rows = rows / _scales(rows)
     if family.code == LOGISTIC:
         signed, equal = rows * (2 * y - 1)[:, None], None
     else:
@@ -241,7 +273,7 @@ def _require_existence(family: Family, rows: Array, y: Array, eta: Array) -> Non
         bounds=(-1, 1),
         method="highs",
     )
-    if found.status == 0 and found.fun is not None and -found.fun > 1e-7 * np.abs(rows).max():
+    if found.status == 0 and found.fun is not None and -found.fun > 1e-7:
         raise NoMLE(
             "The records are separable: some combination of the features tells the outcomes apart without error, "
             "so the maximum likelihood estimate is infinite. Pass ridge > 0 (1.0 is a good start) or add records."

@@ -26,7 +26,7 @@ def psi(code, eta):
     if code == LOGISTIC:
         return softplus(eta)
     if code == POISSON:
-        return math.exp(eta)
+        return exp(eta)
     return 0.5 * eta * eta
 
 
@@ -70,7 +70,7 @@ def skewness(code, eta):
     if code == LOGISTIC:
         return -curvature(code, eta) * math.tanh(0.5 * eta)
     if code == POISSON:
-        return math.exp(eta)
+        return exp(eta)
     return 0.0
 
 

@@ -154,6 +154,22 @@ def invert(factor, out):
 
 
 @compiled
+def _make_definite(information, factor):
+    """Raise the diagonal by the least power of ten of rounding that lets the factorisation through.
+
+    With a ridge the matrix is positive definite, but next to large entries the ridge can be lost in rounding.
+    """
+    lift = 1e-13 * information.shape[0]
+    for _ in range(12):
+        for i in range(information.shape[0]):
+            information[i, i] += lift * information[i, i]
+        if cholesky(information, factor):
+            return True
+        lift *= 10.0
+    return False
+
+
+@compiled
 def step(value, ridge, theta, trial, direction, gradient, information, factor, state, tolerance):
     """What to do with the unpenalised objective, gradient and information at ``trial``.
 
@@ -171,7 +187,7 @@ def step(value, ridge, theta, trial, direction, gradient, information, factor, s
     for i in range(m):
         gradient[i] += ridge * theta[i]
         information[i, i] += ridge
-    if not cholesky(information, factor):
+    if not cholesky(information, factor) and (ridge == 0.0 or not _make_definite(information, factor)):
         return SINGULAR
     solve(factor, gradient, direction)
     state[0], state[1], state[2] = value, 1.0, math.sqrt(max(dot(gradient, direction), 0.0))

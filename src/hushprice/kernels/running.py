@@ -4,7 +4,8 @@ State, all in place: records ``x`` (capacity, m) and ``y``; ``theta``; ``P``, th
 ``counts`` = (records held, records in the estimate, records at the last exact refit, exact refits, updates);
 ``pace`` = (growth allowed between refits, drift found at the last refit, largest utility moved since, lowest and
 highest price on record);
-``anchor`` = (theta at the last refit; Hessian times the way from it to theta).
+``anchor`` = (theta at the last refit; Hessian times the way from it to theta; the largest context assimilated, with
+its squared length behind it).
 """
 
 import math
@@ -19,12 +20,12 @@ HELD, USED, FITTED, REFITS, UPDATES = 0, 1, 2, 3, 4
 GROWTH, DRIFT, MOVED, LOWEST, HIGHEST = 0, 1, 2, 3, 4
 
 MAX_GROWTH = 0.25  # refit at the latest after a quarter more records
-ALARM = 0.2  # the stated bound on the drift: refit at once when expected_drift passes it
+ALARM = 0.15  # refit at once when expected_drift passes this; the stated bound, 0.2, leaves a margin
 TARGET_DRIFT = 0.05  # what the geometric schedule steers the drift found at refits to
 START_GROWTH = 0.05  # pace before any drift has been measured
 NEWTON_TOLERANCE = 1e-4  # in standard errors; the step after it leaves about its square
 WARM_PASSES, COLD_PASSES = 25, 500
-EXACT_RECORDS = 3  # with fewer records than so many a coefficient, every estimate is an exact refit
+EXACT_RECORDS, FEW = 3, 200  # with fewer records a coefficient, or in all, every estimate is an exact refit
 
 
 @compiled
@@ -50,22 +51,34 @@ def implicit_residual(code, eta, leverage, y):
 
 
 @compiled
+def _moved(z, theta, pace, anchor):
+    """How far the utility of a context has moved since the last refit, at the worst price on record."""
+    d = theta.size // 2
+    a = b = 0.0
+    for j in range(d):
+        a += z[j] * (theta[j] - anchor[0, j])
+        b += z[j] * (theta[d + j] - anchor[0, d + j])
+    return max(abs(a - pace[LOWEST] * b), abs(a - pace[HIGHEST] * b))
+
+
+@compiled
 def _track(x, s, w, theta, pace, anchor):
     """Keep what :func:`expected_drift` needs: the Hessian times the way, and the largest utility moved.
 
-    The utility moved is looked at over all prices on record, for this record's context.
+    The utility moved is looked at over all prices on record, for this record's context and the largest one so far.
     """
     m = theta.size
     d = m // 2
-    a = b = along = 0.0
+    along = length = 0.0
     for j in range(d):
-        way_a, way_b = theta[j] - anchor[0, j], theta[d + j] - anchor[0, d + j]
-        a += x[j] * way_a
-        b += x[j] * way_b
-        along += x[j] * way_a + x[d + j] * way_b
+        along += x[j] * (theta[j] - anchor[0, j]) + x[d + j] * (theta[d + j] - anchor[0, d + j])
+        length += x[j] * x[j]
     for i in range(m):  # the Hessian gained w x x', the way s P x
         anchor[1, i] += (s + w * along) * x[i]
-    pace[MOVED] = max(pace[MOVED], abs(a - pace[LOWEST] * b), abs(a - pace[HIGHEST] * b))
+    if length > anchor[2, d]:
+        anchor[2, :d] = x[:d]
+        anchor[2, d] = length
+    pace[MOVED] = max(pace[MOVED], _moved(x, theta, pace, anchor), _moved(anchor[2], theta, pace, anchor))
 
 
 @compiled
@@ -138,7 +151,7 @@ def expected_drift(theta, pace, anchor):
 @compiled
 def refit_due(code, theta, counts, pace, anchor):
     """Whether the records held have outgrown the last exact refit, or the steps since have been too long."""
-    if counts[HELD] < EXACT_RECORDS * theta.size:
+    if counts[HELD] < max(EXACT_RECORDS * theta.size, FEW):
         return True
     if code == LINEAR:  # the quadratic model is the truth: only rounding can drift
         return counts[HELD] > (1.0 + MAX_GROWTH) * counts[FITTED]
@@ -151,7 +164,7 @@ def update(code, ridge, x, y, theta, P, counts, pace, anchor):
     n, m = counts[HELD], theta.size
     if counts[USED] == n:
         return
-    if counts[FITTED] >= EXACT_RECORDS * m and n - counts[USED] <= MAX_GROWTH * counts[FITTED]:
+    if counts[FITTED] >= max(EXACT_RECORDS * m, FEW) - 1 and n - counts[USED] <= MAX_GROWTH * counts[FITTED]:
         Px = np.empty(m)
         for i in range(counts[USED], n):
             assimilate(code, x[i], y[i], theta, P, Px, pace, anchor)

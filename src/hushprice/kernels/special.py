@@ -167,30 +167,58 @@ def normal_quantile(u):
     return -value if q < 0.0 else value
 
 
+@compiled
+def _stirling_error(k):
+    """log k! minus Stirling's formula for it."""
+    if k < 16.0:
+        return math.lgamma(k + 1.0) - (k + 0.5) * math.log(k) + k - 0.9189385332046727418
+    q = 1.0 / (k * k)
+    return (1.0 / 12.0 - q * (1.0 / 360.0 - q * (1.0 / 1260.0 - q * (1.0 / 1680.0 - q / 1188.0)))) / k
+
+
+@compiled
+def _poisson_at_mode(k, mu):
+    """P(Poisson(mu) = k) for k = floor(mu), by the saddle-point expansion of Loader (2000): no large terms cancel."""
+    if k < 1.0:
+        return math.exp(-mu)
+    e = (k - mu) / mu  # k log(k / mu) + mu - k = mu ((1 + e) log(1 + e) - e), and e is small
+    deviance = mu * ((1.0 + e) * math.log1p(e) - e)
+    return math.exp(-deviance - _stirling_error(k)) / math.sqrt(2.0 * math.pi * k)
+
+
 POISSON_EXACT = 1e8  # above this mean the quantile comes from the Cornish-Fisher expansion
 
 
 @compiled
 def poisson_quantile(u, mu):
-    """Smallest k with P(Poisson(mu) <= k) >= u, by summing outward from the mode: O(sqrt(mu)) terms."""
-    if mu <= 0.0:
+    """Smallest k with P(Poisson(mu) <= k) >= u, in O(sqrt(mu)) terms.
+
+    From the mode out to where a tail is lost in rounding of the smaller of u and 1 - u, then inward again, adding up
+    the tail from its small end: nothing cancels, so both tails are good to rounding.
+    """
+    if mu <= 0.0 or u <= 0.0:
         return 0.0
     if mu > POISSON_EXACT:
         x = normal_quantile(u)
         return max(0.0, math.floor(mu + math.sqrt(mu) * x + (x * x - 1.0) / 6.0 + 0.5))
     k = math.floor(mu)
-    pmf = math.exp(k * math.log(mu) - mu - math.lgamma(k + 1.0))
-    cdf, term, j = 0.0, pmf, k  # P(Poisson <= mode), summed downward
-    while j >= 0.0 and term > 1e-18 * pmf:
-        cdf += term
-        term *= j / mu
-        j -= 1.0
-    while cdf < u and pmf > 1e-300:
+    pmf = _poisson_at_mode(k, mu)
+    tail = 0.0
+    if u <= 0.5:
+        while k > 0.0 and pmf > 1e-18 * u:
+            pmf *= k / mu
+            k -= 1.0
+        while tail + pmf < u:  # tail = P(Poisson < k)
+            tail += pmf
+            k += 1.0
+            pmf *= mu / k
+        return k
+    rest = max(1.0 - u, 1e-17)
+    while pmf > 1e-18 * rest:
         k += 1.0
         pmf *= mu / k
-        cdf += pmf
-    while k > 0.0 and cdf - pmf >= u:
-        cdf -= pmf
+    while k >= 0.0 and tail + pmf <= rest:  # tail = P(Poisson > k)
+        tail += pmf
         pmf *= k / mu
         k -= 1.0
-    return k
+    return max(k, 0.0)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from hushprice.demand import Family, as_family
-from hushprice.errors import Array, InvalidInput, array, finite, positive_int, price_range
+from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, positive_int, price_range
 from hushprice.kernels import glm as kernel
 
 
@@ -35,8 +35,6 @@ class Block:
         self.z, self.uniforms = z, uniforms
         self.a, self.b = np.empty(n), np.empty(n)
         kernel.utility(z, market.theta, self.a, self.b)
-        if not np.isfinite(self.a @ self.b):  # NaN and infinity spread to every sum they enter
-            array("contexts drawn", z, shape=(n, market.dim))
         self.y, self.regret = np.empty(n), np.empty(n)
 
     def buy(self, rows: slice, prices: Array) -> Array:
@@ -74,13 +72,14 @@ class Market:
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
-        put("alpha", array("alpha", self.alpha, shape=(None,)))
-        put("beta", array("beta", self.beta, shape=(len(self.alpha),)))
+        put("alpha", array("alpha", self.alpha, shape=(None,), limit=LARGEST_VALUE))
+        put("beta", array("beta", self.beta, shape=(len(self.alpha),), limit=LARGEST_VALUE))
+        positive_int("the number of features", self.dim)
         put("family", as_family(self.family))
         put("prices", price_range(self.prices))
         put("cost", finite("cost", self.cost, minimum=0.0))
         if not callable(self.contexts):
-            rows = array("contexts", _rows(self.contexts), shape=(None, self.dim))
+            rows = array("contexts", _rows(self.contexts), shape=(None, self.dim), limit=LARGEST_VALUE)
             if not len(rows):
                 raise InvalidInput("contexts must have at least one row.")
             put("contexts", Resample(rows))
@@ -101,10 +100,10 @@ class Market:
 
     def draw(self, rng: np.random.Generator, n: int) -> Array:
         """n contexts."""
-        z = np.ascontiguousarray(self.contexts(rng, n), dtype=np.float64)
-        if z.shape != (n, self.dim):
-            raise InvalidInput(f"contexts must give an array of shape {(n, self.dim)}, got {z.shape}.")
-        return z
+        drawn: Array = self.contexts(rng, n)
+        if getattr(self.contexts, "trusted", False):
+            return drawn
+        return array("contexts", drawn, shape=(n, self.dim), limit=LARGEST_VALUE)
 
     def blocks(self, contexts: np.random.Generator, demand: np.random.Generator, horizon: int) -> Iterator[Block]:
         """Customers 1..horizon, in blocks of fixed size, from a generator for who they are and one for what they do."""
@@ -145,6 +144,8 @@ def _rows(contexts: Any) -> Any:
 
 class Resample:
     """Contexts drawn with replacement from given rows."""
+
+    trusted = True  # the rows were checked once
 
     def __init__(self, rows: Array) -> None:
         self.rows = rows

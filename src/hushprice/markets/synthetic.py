@@ -18,6 +18,8 @@ PRICES = (0.0, 3.0)
 class _Uniform:
     """z_i iid Uniform(1, 2) / sqrt(d)."""
 
+    trusted = True
+
     def __init__(self, dim: int) -> None:
         self.dim = dim
 
@@ -29,6 +31,8 @@ class _Uniform:
 
 class _UnitVectors:
     """z uniform over the d unit vectors."""
+
+    trusted = True
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
@@ -53,14 +57,14 @@ def s1(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
     >>> s1(dim=4).alpha
     array([0.8, 0.8, 0.8, 0.8])
     """
-    d = positive_int("dim", dim)
+    d = positive_int("dim", dim, maximum=10_000)
     ones = np.full(d, 1.0 / math.sqrt(d))
     return _market("s1", 1.6 * ones, ones, _Uniform(d), family, options)
 
 
 def s2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
     """S2: alpha = beta = 1 in every entry, z uniform over the unit vectors, prices [0, 3]; optimal price 1.567."""
-    d = positive_int("dim", dim)
+    d = positive_int("dim", dim, maximum=10_000)
     return _market("s2", np.ones(d), np.ones(d), _UnitVectors(d), family, options)
 
 
@@ -70,7 +74,7 @@ def wide(*, dim: int, family: Family | str = "logistic", **options: Any) -> Mark
     alpha = 0.5/sqrt(d), beta = 1/sqrt(d) in every entry; z = s v with v as in S1 and s log-uniform on [0.3, 3]. In
     S1 and S2 one price for everyone is nearly optimal; here it loses a good part of the revenue.
     """
-    d = positive_int("dim", dim)
+    d = positive_int("dim", dim, maximum=10_000)
     ones = np.full(d, 1.0 / math.sqrt(d))
     return _market("wide", 0.5 * ones, ones, _Wide(d), family, options)
 

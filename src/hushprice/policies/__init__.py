@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from hushprice.errors import InvalidInput, unknown
@@ -41,7 +41,7 @@ def get(name: str) -> type[Policy]:
     >>> get("etc").__name__
     'ETC'
     """
-    if name not in REGISTRY:
+    if not isinstance(name, str) or name not in REGISTRY:
         raise unknown("policy", name, REGISTRY)
     return REGISTRY[name]
 
@@ -58,6 +58,9 @@ def build(name: str, **options: Any) -> Policy:
     for option in options:
         if option not in known | optional:
             raise InvalidInput(f"The policy {name} has no option {option!r}. It takes {', '.join(sorted(known))}.")
+    needed = {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING}
+    if missing := needed - set(options):
+        raise InvalidInput(f"The policy {name} also needs {', '.join(sorted(missing))}.")
     return cls(**{key: value for key, value in options.items() if key in known})
 
 

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from hushprice.demand import FAMILIES, Family, as_family
-from hushprice.errors import Array, finite, positive_int, price_range, unknown
+from hushprice.errors import LARGEST_VALUE, Array, finite, positive_int, price_range, unknown
 from hushprice.kernels import quote as kernel
 
 if TYPE_CHECKING:
     from hushprice.policies.pricer import Pricer, Seed
 
 Variant = Literal["original", "modified"]
+LARGEST_DIM = 10_000
 FOREVER = 2**62  # rounds in a phase without an end
 
 
@@ -107,10 +108,10 @@ class Policy(ABC):
 
     def __post_init__(self) -> None:
         self._set("family", as_family(self.family))
-        self._set("dim", positive_int("dim", self.dim))
+        self._set("dim", positive_int("dim", self.dim, maximum=LARGEST_DIM))
         self._set("prices", price_range(self.prices))
-        self._set("ridge", finite("ridge", self.ridge, minimum=0.0, strict=True))
-        self._set("cost", finite("cost", self.cost, minimum=0.0))
+        self._set("ridge", finite("ridge", self.ridge, minimum=1e-9, maximum=LARGEST_VALUE))
+        self._set("cost", finite("cost", self.cost, minimum=0.0, maximum=LARGEST_VALUE))
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

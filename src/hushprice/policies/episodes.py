@@ -47,7 +47,7 @@ class EpisodeServer(Server):
         exploring = self._exploring
         theta = self.estimator.published if exploring else self.estimator.theta()
         return Params(
-            version=2 * self.q + (not exploring) + self.estimator.updates,
+            version=2 * self.q + (not exploring) + self.estimator.records,
             phase=Phase.EXPLORE if exploring else Phase.EXPLOIT,
             theta=theta,
             learn=exploring,

@@ -31,7 +31,7 @@ class ETCDoubling(EpisodePolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("factor", finite("factor", self.factor, minimum=0.0, strict=True))
+        self._set("factor", finite("factor", self.factor, minimum=0.0, maximum=1e6, strict=True))
 
     def episode(self, q: int) -> tuple[int, int]:
         E = 2**q

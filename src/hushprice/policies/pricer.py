@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import Array, InvalidInput, SnapshotError, array, positive_int
+from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, SnapshotError, array, positive_int
 from hushprice.policies import snapshot
-from hushprice.policies.base import Params, Policy
+from hushprice.policies.base import Params, Phase, Policy
 
 Seed = int | np.random.SeedSequence | None
 
@@ -51,6 +51,8 @@ class Pricer:
         self.policy = policy
         self.patience = positive_int("patience", patience)
         try:
+            if isinstance(seed, bool):
+                raise TypeError
             self._rng = np.random.Generator(np.random.PCG64(seed))
         except (TypeError, ValueError):
             raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.") from None
@@ -60,8 +62,10 @@ class Pricer:
 
     @property
     def params(self) -> Params:
-        """The public parameters in force for the next customer."""
-        return self._server.params
+        """The public parameters in force for the next customer. Looking changes nothing: a copy is asked."""
+        twin = self.policy.server()
+        twin.restore(self._server.state())
+        return twin.params
 
     @property
     def offers(self) -> int:
@@ -75,7 +79,8 @@ class Pricer:
 
     def offer(self, z: npt.ArrayLike) -> Offer:
         """The price for a customer with context z."""
-        context = array("the context z", z, shape=(self.policy.dim,)).reshape(1, -1).copy()
+        context = array("the context z", z, shape=(self.policy.dim,), limit=LARGEST_VALUE)
+        context = context.reshape(1, -1).copy()
         params = self._server.params
         price = float(self._device.price(params, context, self._rng)[0])
         offer = Offer(id=self._runs[-1][1], price=price, experiment=params.experiment, params=params, z=context)
@@ -134,42 +139,50 @@ class Pricer:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Pricer:
         """The pricer that :meth:`save` wrote."""
-        from hushprice.policies import get
-
         state = snapshot.read(path)
         try:
-            saved = state["policy"]
-            try:
-                kind = get(saved["name"])
-            except InvalidInput as problem:
-                raise SnapshotError(
-                    f"{path}: {problem} If the policy is your own, import the file that registers it first."
-                ) from None
-            policy = kind.from_config(saved["config"])
-            pricer = cls(policy, seed=0, patience=state["patience"])
-            pricer._server.restore(state["server"])
-            pricer._rng.bit_generator.state = _rng_state(state["rng"])
-            pricer._runs = [[positive_int("an id", i, minimum=0) for i in run] for run in state["runs"]]
-            if any(len(run) != 2 or run[0] >= run[1] for run in pricer._runs):
-                raise SnapshotError(f"{path} has offer ids that make no sense.")
-            pricer._reopen(state["open"])
-            fresh = (secrets.randbits(30) + 1) << 32
-            pricer._runs.append([fresh, fresh])
-        except SnapshotError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            return cls._from_state(state)
+        except Exception as problem:  # whatever is wrong with the contents, the file is refused
             raise SnapshotError(f"{path} is not a usable pricer snapshot: {problem}") from problem
+
+    @classmethod
+    def _from_state(cls, state: dict[str, Any]) -> Pricer:
+        from hushprice.policies import get
+
+        saved = state["policy"]
+        try:
+            kind = get(saved["name"])
+        except InvalidInput as problem:
+            raise SnapshotError(
+                f"{problem} If the policy is your own, import the file that registers it first."
+            ) from None
+        pricer = cls(kind.from_config(saved["config"]), seed=0, patience=state["patience"])
+        pricer._server.restore(state["server"])
+        pricer._rng.bit_generator.state = _rng_state(state["rng"])
+        pricer._runs = [
+            [positive_int("an offer id", i, minimum=0, maximum=2**63) for i in run] for run in state["runs"]
+        ]
+        if any(len(run) != 2 or run[0] > run[1] for run in pricer._runs):
+            raise SnapshotError("Its offer ids make no sense.")
+        pricer._reopen(state["open"])
+        fresh = (secrets.randbits(30) + 1) << 32
+        pricer._runs.append([fresh, fresh])
         return pricer
 
     def _reopen(self, waiting: dict[str, Any]) -> None:
+        """Take over the offers that wait for their outcome; of their params only ``learn`` still matters."""
         ids, prices, flags = waiting["id"], waiting["price"], waiting["flags"]
-        z = array("open offers", waiting["z"], shape=(len(ids), self.policy.dim))
-        params = self._server.params
-        for i in range(len(ids)):
-            if not self._made(int(ids[i])):
-                raise SnapshotError(f"The snapshot waits for an offer {ids[i]} that was never made.")
+        low, high = self.policy.prices
+        n = len(ids)
+        z = array("open offers", waiting["z"], shape=(n, self.policy.dim))
+        usable = ids.dtype == np.int64 and ids.shape == prices.shape == (n,) and flags.shape == (n, 2)
+        if not usable or n > self.patience or len(np.unique(ids)) < n or not np.isin(flags, (0, 1)).all():
+            raise SnapshotError("Its open offers make no sense.")
+        if not all(map(self._made, ids.tolist())) or not ((prices >= low) & (prices <= high)).all():
+            raise SnapshotError("It waits for offers that were never made.")
+        for i in range(n):
             learn, experiment = map(bool, flags[i])
-            then = Params(version=0, phase=params.phase, theta=params.theta, learn=learn)
+            then = Params(version=0, phase=Phase.FIXED, theta=np.zeros(2 * self.policy.dim), learn=learn)
             self._open[int(ids[i])] = Offer(int(ids[i]), float(prices[i]), experiment, then, z[i : i + 1])
 
 

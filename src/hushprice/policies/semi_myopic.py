@@ -16,7 +16,18 @@ import numpy as np
 from hushprice.errors import Array, SnapshotError, positive_int
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import quote as kernel
-from hushprice.policies.base import Customers, Device, Params, Phase, Policy, Records, Server, Variant, as_variant
+from hushprice.policies.base import (
+    FOREVER,
+    Customers,
+    Device,
+    Params,
+    Phase,
+    Policy,
+    Records,
+    Server,
+    Variant,
+    as_variant,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +145,7 @@ class MyopicServer(Server):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         t = state.get("t")
-        if not isinstance(t, int) or t < 0:
+        if not isinstance(t, int) or not 0 <= t < FOREVER:
             raise SnapshotError("The snapshot does not say which round it is in.")
         self.estimator.restore(state["estimator"])
         self.t = t

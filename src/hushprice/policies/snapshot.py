@@ -39,8 +39,8 @@ def write(path: str | PathLike[str], state: dict[str, Any]) -> None:
     target = Path(path)
     try:
         _write_atomically(target, header, arrays)
-    except OSError as problem:
-        raise SnapshotError(f"The snapshot {target} cannot be written: {problem.strerror}.") from problem
+    except (OSError, ValueError) as problem:
+        raise SnapshotError(f"The snapshot {target} cannot be written: {problem}") from problem
 
 
 def _write_atomically(target: Path, header: dict[str, Any], arrays: dict[str, bytes]) -> None:
@@ -63,6 +63,8 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
     """What :func:`write` wrote; :class:`SnapshotError` if the file is anything else or damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise SnapshotError(f"{path} is not a hushprice snapshot: those are not compressed.")
             header = json.loads(archive.read(_HEADER))
             if not isinstance(header, dict) or header.get("format") != FORMAT:
                 raise SnapshotError(f"{path} is not a hushprice snapshot.")
@@ -74,23 +76,14 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
             if _digest(header["body"]) != header["body_sha256"]:
                 raise SnapshotError(f"{path} is damaged: its header does not match its checksum.")
             arrays = {name: _array(archive, path, name, digest) for name, digest in header["sha256"].items()}
-            body = _attach(header["body"], arrays)
+            body: dict[str, Any] = dict(_attach(header["body"], arrays))
     except SnapshotError:
         raise
     except FileNotFoundError:
         raise SnapshotError(f"There is no file {path}.") from None
-    except (
-        OSError,
-        zipfile.BadZipFile,
-        KeyError,
-        ValueError,
-        EOFError,
-        AttributeError,
-        TypeError,
-        RuntimeError,
-    ) as problem:
+    except Exception as problem:  # whatever is wrong with it, the file is refused
         raise SnapshotError(f"{path} is not a readable hushprice snapshot: {problem}") from problem
-    return dict(body)
+    return body
 
 
 def _digest(body: Any) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from hushprice.errors import Array, InvalidInput, unknown
+from hushprice.errors import Array, InvalidInput, finite, unknown
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,11 @@ class Result:
 
     def summary(self, *, level: float = 0.99) -> Summary:
         """Means and a t interval of the given level for the mean regret."""
-        if not 0.0 < level < 1.0:
-            raise InvalidInput(f"level must lie between 0 and 1, got {level!r}.")
         regret, n = self.regret, self.replications
         mean = float(regret.mean())
         sd = float(regret.std(ddof=1)) if n > 1 else float("nan")
         se = sd / float(np.sqrt(n))
-        reach = float(stats.t.ppf(0.5 + level / 2, n - 1)) * se if n > 1 else float("nan")
+        reach = _reach(se, n, level)
         return Summary(
             policy=self.policy,
             market=self.market,
@@ -168,8 +166,8 @@ class Comparison(Mapping[str, Result]):
             if label not in self.results:
                 raise unknown("policy in this comparison", label, self.results)
         gap = self.results[first].regret - self.results[second].regret
-        se = gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.nan
-        reach = stats.t.ppf(0.5 + level / 2, len(gap) - 1) * se
+        se = float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else float("nan")
+        reach = _reach(se, len(gap), level)
         return float(gap.mean()), float(gap.mean() - reach), float(gap.mean() + reach)
 
     def to_json(self) -> str:
@@ -184,6 +182,14 @@ class Comparison(Mapping[str, Result]):
         writer.writeheader()
         writer.writerows(rows)
         return buffer.getvalue()
+
+
+def _reach(se: float, n: int, level: float) -> float:
+    """Half the length of a t interval; NaN for one replication."""
+    level = finite("level", level)
+    if not 0.0 < level < 1.0:
+        raise InvalidInput(f"level must lie between 0 and 1, got {level!r}.")
+    return float(stats.t.ppf(0.5 + level / 2, n - 1)) * se if n > 1 else float("nan")
 
 
 def _without_nan(value: Any) -> Any:

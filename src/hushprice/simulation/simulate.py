@@ -114,6 +114,8 @@ def _warm_up(policy: Policy, market: Market) -> None:
 def _check_pair(policy: Policy, market: Market) -> None:
     if not isinstance(policy, Policy):
         raise InvalidInput(f"policy must be a hushprice policy, got {type(policy).__name__}.")
+    if not isinstance(market, Market):
+        raise InvalidInput(f"market must be a hushprice market such as markets.s1(dim=4), got {type(market).__name__}.")
     if policy.dim != market.dim:
         raise InvalidInput(f"The policy has dim={policy.dim} but the market's contexts have length {market.dim}.")
     if policy.prices[0] < market.prices[0] or policy.prices[1] > market.prices[1]:
@@ -127,7 +129,8 @@ def _checkpoints(wanted: int | npt.ArrayLike, horizon: int) -> npt.NDArray[np.in
         count = min(positive_int("checkpoints", wanted), horizon)
         return np.unique(np.linspace(horizon / count, horizon, count).round().astype(np.int64))
     values = np.asarray(wanted)
-    if values.ndim != 1 or not np.issubdtype(values.dtype, np.number) or not np.isfinite(values).all():
+    whole = values.ndim == 1 and values.dtype.kind in "iuf" and np.isfinite(values).all()
+    if not whole or not (values == np.floor(values)).all():
         raise InvalidInput("checkpoints must be a number of them or a list of rounds.")
     rounds = np.unique(np.append(values.astype(np.int64), horizon))
     if rounds[0] < 1 or rounds[-1] > horizon:
@@ -147,7 +150,7 @@ def _engine(engine: str | None, workers: int) -> Iterator[None]:
         with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
             yield
         return
-    if engine != "dask" and not engine.startswith("dask://"):
+    if engine != "dask" and not str(engine).startswith("dask://"):
         raise InvalidInput(f"engine must be None, 'dask' or 'dask://host:port', got {engine!r}.")
     try:
         from dask.distributed import Client, get_client
