@@ -1,8 +1,12 @@
 """The device's price, for one customer or a block of them."""
 
+import math
+
+import numpy as np
+
 from hushprice.kernels.glm import best_price, best_prices, draw, mean, utility
 from hushprice.kernels.jit import compiled, inlined
-from hushprice.kernels.running import HELD, append, update
+from hushprice.kernels.running import HELD, USED, append, update
 
 EXPLORE, EXPLOIT, PERTURB, FIXED = 0, 1, 2, 3
 
@@ -37,10 +41,10 @@ def quotes(phase, code, theta, level, z, uniforms, cost, low, high, a, b, prices
         prices[i] = quote(phase, code, a[i], b[i], level, u, cost, low, high)
 
 
-@compiled
+@inlined
 def deviation(kappa, t):
     """kappa t^(-1/4), the size of the price deviation in round t = 1, 2, ..."""
-    return kappa * t**-0.25
+    return kappa / math.sqrt(math.sqrt(t))
 
 
 @compiled
@@ -53,13 +57,14 @@ def perturb_block(
     The same steps as a live round: the phase, :func:`quote`, :func:`append` and :func:`update`.
     """
     n = len(z)
-    a, b = theta[:1].copy(), theta[:1].copy()
+    a, b = np.empty(1), np.empty(1)
     for i in range(n):
         t += 1
         if counts[HELD] < warmup:
             prices[i] = quote(EXPLORE, code, 0.0, 0.0, 0.0, uniforms[i], cost, low, high)
         else:
-            update(code, ridge, x, y, theta, P, counts, pace, anchor)
+            if counts[USED] < counts[HELD]:
+                update(code, ridge, x, y, theta, P, counts, pace, anchor)
             utility(z[i : i + 1], theta, a, b)
             level = deviation(kappa, t)
             prices[i] = quote(PERTURB, code, a[0], b[0], level, uniforms[i], cost, low, high)

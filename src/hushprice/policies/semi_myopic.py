@@ -112,7 +112,7 @@ class MyopicServer(Server):
         learn = t % policy.every == 0
         if self.estimator.records < policy.records_to_start:
             return Params(version=t, phase=Phase.EXPLORE, theta=self.estimator.published, learn=learn)
-        level = kernel.deviation(policy.kappa, t)
+        level = kernel.deviation(policy.kappa, float(t))
         return Params(version=t, phase=Phase.PERTURB, theta=self.estimator.theta(), level=level, learn=learn)
 
     @property
