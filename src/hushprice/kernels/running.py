@@ -4,8 +4,8 @@ State, all in place: records ``x`` (capacity, m) and ``y``; ``theta``; ``P``, th
 ``counts`` = (records held, records in the estimate, records at the last exact refit, exact refits, updates);
 ``pace`` = (growth allowed between refits, drift found at the last refit, largest utility moved since, lowest and
 highest price on record);
-``anchor`` = (theta at the last refit; Hessian times the way from it to theta; the largest context assimilated, with
-its squared length behind it).
+``anchor`` = (theta at the last refit; Hessian times the way from it to theta; the largest context in the estimate,
+with its squared length behind it).
 """
 
 import math
@@ -62,6 +62,16 @@ def _moved(z, theta, pace, anchor):
 
 
 @compiled
+def _keep_largest(x, anchor):
+    """Remember the largest context."""
+    d = x.size // 2
+    length = dot(x[:d], x[:d])
+    if length > anchor[2, d]:
+        anchor[2, :d] = x[:d]
+        anchor[2, d] = length
+
+
+@compiled
 def _track(x, s, w, theta, pace, anchor):
     """Keep what :func:`expected_drift` needs: the Hessian times the way, and the largest utility moved.
 
@@ -69,15 +79,12 @@ def _track(x, s, w, theta, pace, anchor):
     """
     m = theta.size
     d = m // 2
-    along = length = 0.0
+    along = 0.0
     for j in range(d):
         along += x[j] * (theta[j] - anchor[0, j]) + x[d + j] * (theta[d + j] - anchor[0, d + j])
-        length += x[j] * x[j]
     for i in range(m):  # the Hessian gained w x x', the way s P x
         anchor[1, i] += (s + w * along) * x[i]
-    if length > anchor[2, d]:
-        anchor[2, :d] = x[:d]
-        anchor[2, d] = length
+    _keep_largest(x, anchor)
     pace[MOVED] = max(pace[MOVED], _moved(x, theta, pace, anchor), _moved(anchor[2], theta, pace, anchor))
 
 
@@ -123,6 +130,8 @@ def refit(code, ridge, x, y, theta, P, counts, pace, anchor):
         # Drift grows about linearly in the growth between refits: aim at half the target, change by at most two.
         factor_wanted = 0.5 * TARGET_DRIFT / max(pace[DRIFT], 1e-12)
         pace[GROWTH] = min(pace[GROWTH] * min(max(factor_wanted, 0.5), 1.5), MAX_GROWTH)
+    for i in range(counts[USED], n):  # those that were never assimilated
+        _keep_largest(x[i], anchor)
     pace[MOVED] = 0.0
     anchor[0] = theta
     anchor[1] = 0.0
