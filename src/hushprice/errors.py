@@ -41,6 +41,7 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> InvalidInput:
 
 
 LARGEST_COUNT = 2**53  # beyond it a float no longer counts by ones
+LARGEST_DIM = 10_000  # an estimator holds (2 d)^2 numbers
 LARGEST_VALUE = 1e12  # beyond it squares and sums of squares lose what the small values say
 
 

@@ -42,7 +42,7 @@ class RunningEstimator:
         self.family, self.dim, self.ridge = family, dim, ridge
         self.x, self.y = np.empty((64, m)), np.empty(64)
         self._theta, self.P = np.zeros(m), np.eye(m) / ridge
-        self.counts = np.zeros(5, dtype=np.int64)
+        self.counts = np.zeros(4, dtype=np.int64)
         self.pace = np.array([running.START_GROWTH, 0.0, 0.0, np.inf, -np.inf])
         self.anchor = np.zeros((3, m))
 
@@ -131,8 +131,8 @@ class RunningEstimator:
                 or (key != "pace" and not np.isfinite(theirs).all())
             ):
                 raise SnapshotError(f"The snapshot's estimator lacks a usable {key!r}.")
-        held, used, fitted, refits, updates = (int(n) for n in state["counts"])
-        if not (0 <= fitted <= used <= held == len(state["x"]) == len(state["y"]) and min(refits, updates) >= 0):
+        held, used, fitted, refits = (int(n) for n in state["counts"])
+        if not (0 <= fitted <= used <= held == len(state["x"]) == len(state["y"]) and refits >= 0):
             raise SnapshotError("The snapshot's estimator does not hold the number of records it says.")
         if np.isnan(state["pace"]).any() or not 0.0 < state["pace"][running.GROWTH] <= running.MAX_GROWTH:
             raise SnapshotError("The snapshot's estimator has a schedule that makes no sense.")

@@ -1,7 +1,7 @@
 """The running estimator's steps: one record at a time between exact refits.
 
 State, all in place: records ``x`` (capacity, m) and ``y``; ``theta``; ``P``, the inverse of the penalised Hessian;
-``counts`` = (records held, records in the estimate, records at the last exact refit, exact refits, updates);
+``counts`` = (records held, records in the estimate, records at the last exact refit, exact refits);
 ``pace`` = (growth allowed between refits, drift found at the last refit, largest utility moved since, lowest and
 highest price on record);
 ``anchor`` = (theta at the last refit; Hessian times the way from it to theta; the largest context in the estimate,
@@ -16,7 +16,7 @@ from hushprice.kernels.glm import LINEAR, curvature, mean
 from hushprice.kernels.jit import compiled
 from hushprice.kernels.newton import CONVERGED, cholesky, dot, invert, newton
 
-HELD, USED, FITTED, REFITS, UPDATES = 0, 1, 2, 3, 4
+HELD, USED, FITTED, REFITS = 0, 1, 2, 3
 GROWTH, DRIFT, MOVED, LOWEST, HIGHEST = 0, 1, 2, 3, 4
 
 MAX_GROWTH = 0.25  # refit at the latest after a quarter more records
@@ -180,7 +180,6 @@ def update(code, ridge, x, y, theta, P, counts, pace, anchor):
         counts[USED] = n
     if counts[USED] < n or refit_due(code, theta, counts, pace, anchor):
         refit(code, ridge, x, y, theta, P, counts, pace, anchor)
-    counts[UPDATES] += 1
 
 
 @compiled

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hushprice.demand import Family
-from hushprice.errors import Array, positive_int
+from hushprice.errors import LARGEST_DIM, Array, positive_int
 from hushprice.kernels.glm import affine
 from hushprice.markets.market import Market
 
@@ -57,14 +57,14 @@ def s1(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
     >>> s1(dim=4).alpha
     array([0.8, 0.8, 0.8, 0.8])
     """
-    d = positive_int("dim", dim, maximum=10_000)
+    d = positive_int("dim", dim, maximum=LARGEST_DIM)
     ones = np.full(d, 1.0 / math.sqrt(d))
     return _market("s1", 1.6 * ones, ones, _Uniform(d), family, options)
 
 
 def s2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
     """S2: alpha = beta = 1 in every entry, z uniform over the unit vectors, prices [0, 3]; optimal price 1.567."""
-    d = positive_int("dim", dim, maximum=10_000)
+    d = positive_int("dim", dim, maximum=LARGEST_DIM)
     return _market("s2", np.ones(d), np.ones(d), _UnitVectors(d), family, options)
 
 
@@ -74,7 +74,7 @@ def wide(*, dim: int, family: Family | str = "logistic", **options: Any) -> Mark
     alpha = 0.5/sqrt(d), beta = 1/sqrt(d) in every entry; z = s v with v as in S1 and s log-uniform on [0.3, 3]. In
     S1 and S2 one price for everyone is nearly optimal; here it loses a good part of the revenue.
     """
-    d = positive_int("dim", dim, maximum=10_000)
+    d = positive_int("dim", dim, maximum=LARGEST_DIM)
     ones = np.full(d, 1.0 / math.sqrt(d))
     return _market("wide", 0.5 * ones, ones, _Wide(d), family, options)
 

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from hushprice.demand import FAMILIES, Family, as_family
-from hushprice.errors import LARGEST_VALUE, Array, finite, positive_int, price_range, unknown
+from hushprice.errors import LARGEST_DIM, LARGEST_VALUE, Array, finite, positive_int, price_range, unknown
 from hushprice.kernels import quote as kernel
 
 if TYPE_CHECKING:
     from hushprice.policies.pricer import Pricer, Seed
 
 Variant = Literal["original", "modified"]
-LARGEST_DIM = 10_000
 FOREVER = 2**62  # rounds in a phase without an end
 
 
