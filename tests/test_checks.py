@@ -59,9 +59,10 @@ def test_family(family: Family, check: Any) -> None:
 class _LeakyDevice(policies.Device):
     """Draws one number too many for every block, so that batch and live part ways; and leaves the range."""
 
-    def price(self, params: policies.Params, z: Any, rng: np.random.Generator) -> Any:
+    def quote(self, params: policies.Params, z: Any, rng: np.random.Generator) -> policies.Quotes:
         rng.random()
-        return super().price(params, z, rng) + 3.0
+        quotes = super().quote(params, z, rng)
+        return dataclasses.replace(quotes, price=quotes.price + 3.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

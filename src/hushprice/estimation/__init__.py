@@ -1,6 +1,7 @@
-"""Estimation: the maximum likelihood estimate, and the running one for policies that re-estimate all the time."""
+"""Estimation: the maximum likelihood estimate, and running ones for policies that re-estimate all the time."""
 
 from hushprice.estimation.mle import Fit, design, fit
 from hushprice.estimation.running import DRIFT_BOUND, RunningEstimator
+from hushprice.estimation.stages import StageEstimators
 
-__all__ = ["DRIFT_BOUND", "Fit", "RunningEstimator", "design", "fit"]
+__all__ = ["DRIFT_BOUND", "Fit", "RunningEstimator", "StageEstimators", "design", "fit"]

@@ -46,6 +46,13 @@ class RunningEstimator:
         self.pace = np.array([running.START_GROWTH, 0.0, 0.0, np.inf, -np.inf])
         self.anchor = np.zeros((3, m))
 
+    def move(self, theta: Array, P: Array, counts: Any, pace: Array, anchor: Array) -> None:
+        """Keep the state in these arrays from now on (one row each of a stack of estimators)."""
+        mine = (self._theta, self.P, self.counts, self.pace, self.anchor)
+        for old, new in zip(mine, (theta, P, counts, pace, anchor), strict=True):
+            new[...] = old
+        self._theta, self.P, self.counts, self.pace, self.anchor = theta, P, counts, pace, anchor
+
     @property
     def records(self) -> int:
         """Records held."""

@@ -8,7 +8,13 @@ from hushprice.kernels.glm import best_price, best_prices, draw, mean, utility
 from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.running import HELD, USED, append, update
 
-EXPLORE, EXPLOIT, PERTURB, FIXED = 0, 1, 2, 3
+EXPLORE, EXPLOIT, PERTURB, FIXED, GRID = 0, 1, 2, 3, 4
+
+
+@inlined
+def arm_price(k, arms, low, high):
+    """Price of arm k = 0 .. arms - 1 of the equispaced grid."""
+    return low + (high - low) * k / (arms - 1) if k < arms - 1 else high
 
 
 @inlined
@@ -18,6 +24,8 @@ def quote(phase, code, a, b, level, u, cost, low, high):
         return low + (high - low) * u
     if phase == FIXED:
         return level
+    if phase == GRID:
+        return arm_price(math.floor(u * level), level, low, high)
     p = best_price(code, a, b, cost, low, high)
     if phase == PERTURB:
         p = min(max(p + level if u < 0.5 else p - level, low), high)

@@ -6,13 +6,17 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from hushprice.errors import InvalidInput, unknown
-from hushprice.policies.base import Device, Params, Phase, Policy, Records, Server
+from hushprice.policies.base import Bounds, Device, Params, Phase, Policy, Quotes, Records, Server
+from hushprice.policies.bounds import BoundPolicy, Plan
 from hushprice.policies.episodes import EpisodePolicy
 from hushprice.policies.etc import ETC
 from hushprice.policies.etc_doubling import ETCDoubling
 from hushprice.policies.mle_cycle import MLECycle
 from hushprice.policies.pricer import Offer, Pricer
 from hushprice.policies.semi_myopic import Greedy, SemiMyopic
+from hushprice.policies.supcb import SupCB, SupCBAdversarial, SupCBDoubling
+from hushprice.policies.ucb import UCB
+from hushprice.policies.wtl import UCBWTL, ThompsonWTL
 from hushprice.policies.yardsticks import Clairvoyant, FixedPrice, RandomPrice
 
 REGISTRY: dict[str, type[Policy]] = {}
@@ -31,7 +35,10 @@ def register(cls: type[Policy]) -> type[Policy]:
     return cls
 
 
-for _policy in (ETC, ETCDoubling, MLECycle, SemiMyopic, Greedy, Clairvoyant, FixedPrice, RandomPrice):
+for _policy in (
+    ETC, ETCDoubling, MLECycle, SemiMyopic, SupCB, SupCBDoubling, SupCBAdversarial, UCB, ThompsonWTL, UCBWTL,
+    Greedy, Clairvoyant, FixedPrice, RandomPrice,
+):  # fmt: skip
     register(_policy)
 
 
@@ -65,10 +72,11 @@ def build(name: str, **options: Any) -> Policy:
 
 
 __all__ = [
-    "ETC",
-    "REGISTRY",
+    "BoundPolicy",
+    "Bounds",
     "Clairvoyant",
     "Device",
+    "ETC",
     "ETCDoubling",
     "EpisodePolicy",
     "FixedPrice",
@@ -77,12 +85,21 @@ __all__ = [
     "Offer",
     "Params",
     "Phase",
+    "Plan",
     "Policy",
     "Pricer",
+    "Quotes",
+    "REGISTRY",
     "RandomPrice",
     "Records",
     "SemiMyopic",
     "Server",
+    "SupCB",
+    "SupCBAdversarial",
+    "SupCBDoubling",
+    "ThompsonWTL",
+    "UCB",
+    "UCBWTL",
     "build",
     "get",
     "register",

@@ -17,9 +17,12 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from hushprice.demand import FAMILIES, Family, as_family
 from hushprice.errors import LARGEST_DIM, LARGEST_VALUE, Array, finite, positive_int, price_range, unknown
+from hushprice.estimation import RunningEstimator
+from hushprice.kernels import bounds as bounds_kernel
 from hushprice.kernels import quote as kernel
 
 if TYPE_CHECKING:
@@ -42,11 +45,28 @@ class Phase(IntEnum):
     EXPLOIT = kernel.EXPLOIT  # the greedy price p*(theta, z)
     PERTURB = kernel.PERTURB  # the greedy price plus or minus a deviation
     FIXED = kernel.FIXED  # the same price for everyone
+    GRID = kernel.GRID  # a price experiment: uniform over equispaced prices
+    INDEX = bounds_kernel.INDEX  # the price of the largest upper confidence bound
+    SAMPLE = bounds_kernel.SAMPLE  # the greedy price of a theta drawn around the estimate
+    SET = bounds_kernel.SET  # the greedy price of the luckiest of several theta of the confidence set
+    STAGES = bounds_kernel.STAGES  # supCB's elimination of prices, stage by stage
 
     @property
     def draws(self) -> bool:
-        """Whether the price takes a random number."""
-        return self in (Phase.EXPLORE, Phase.PERTURB)
+        """Whether the price takes one random number."""
+        return self in (Phase.EXPLORE, Phase.PERTURB, Phase.GRID)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """How sure the server is: the width of x at stage s is alpha |x|_{V^-1}, with that stage's V."""
+
+    theta: Array  # (S, 2 d), the estimate of each stage
+    inverse: Array  # (S, 2 d, 2 d), its V^-1
+    alpha: float
+    arms: int = 2  # K, equispaced prices to choose from (STAGES)
+    floor: float = 0.0  # width that is as good as none (STAGES)
+    first: int = 1  # number of the first of these stages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,22 +76,34 @@ class Params:
     version: int  # goes up whenever anything else here may have changed
     phase: Phase
     theta: Array
-    level: float = 0.0  # size of the deviation (PERTURB) or the price itself (FIXED)
+    level: float = 0.0  # size of the deviation (PERTURB), the price (FIXED), the number of prices (GRID)
     learn: bool = False  # whether the outcome is to be reported
+    stage: int = 1  # the estimate it is for, in policies that keep several
+    bounds: Bounds | None = None  # in the phases that price from confidence bounds
 
     @property
     def experiment(self) -> bool:
         """Whether the price is drawn to learn rather than chosen to earn."""
-        return self.phase is Phase.EXPLORE or (self.phase is Phase.PERTURB and self.level > 0.0)
+        return self.phase not in (Phase.EXPLOIT, Phase.FIXED) and (self.phase is not Phase.PERTURB or self.level > 0.0)
+
+
+@dataclass(frozen=True)
+class Quotes:
+    """Prices for a block of customers, and what is done with them."""
+
+    price: Array
+    stage: npt.NDArray[np.int64]  # the estimate the record is for, from 1; 0 if the outcome is not to be reported
+    experiment: npt.NDArray[np.bool_]  # whether the price was drawn to learn rather than chosen to earn
 
 
 @dataclass(frozen=True)
 class Records:
-    """Raw records (z, p, y) of customers without privacy: one a row."""
+    """Raw records (z, p, y) of customers without privacy: one a row, each for the estimate of a stage."""
 
     z: Array
     price: Array
     y: Array
+    stage: npt.NDArray[np.int64]
 
 
 class Customers(Protocol):
@@ -160,7 +192,7 @@ class Device:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
-    def price(self, params: Params, z: Array, rng: np.random.Generator) -> Array:
+    def quote(self, params: Params, z: Array, rng: np.random.Generator) -> Quotes:
         """Prices for contexts z (n, d), one uniform a row in the phases that draw."""
         policy, n = self.policy, len(z)
         uniforms = rng.random(n) if params.phase.draws else np.empty(0)
@@ -169,11 +201,12 @@ class Device:
             int(params.phase), policy.family.code, params.theta, params.level, z, uniforms,
             policy.cost, *policy.prices, a, b, prices,
         )  # fmt: skip
-        return prices
+        stage = np.full(n, params.stage if params.learn else 0)
+        return Quotes(prices, stage, np.full(n, params.experiment))
 
-    def report(self, params: Params, z: Array, price: Array, y: Array) -> Records:
+    def report(self, params: Params, z: Array, price: Array, y: Array, stage: npt.NDArray[np.int64]) -> Records:
         """What goes back to the server; without privacy, the raw records."""
-        return Records(z, price, y)
+        return Records(z, price, y, stage)
 
 
 class Server(ABC):
@@ -189,6 +222,11 @@ class Server(ABC):
     def span(self) -> int:
         """For how many customers they stay in force, whatever these customers do."""
 
+    @property
+    def reach(self) -> int:
+        """How many customers :meth:`sell_span` can take at once."""
+        return self.span
+
     @abstractmethod
     def advance(self, n: int) -> None:
         """So many customers have been quoted under the current parameters (n <= span)."""
@@ -196,6 +234,11 @@ class Server(ABC):
     @abstractmethod
     def absorb(self, reports: Records) -> None:
         """Learn from reports."""
+
+    @property
+    def estimators(self) -> tuple[RunningEstimator, ...]:
+        """The running estimates it prices from, for those who check them."""
+        return ()
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
@@ -206,22 +249,31 @@ class Server(ABC):
         """Take over a state given by :meth:`state`."""
 
     def sell(self, device: Device, customers: Customers, rng: np.random.Generator) -> tuple[Array, int]:
-        """Run the loop over a block of customers whose outcomes come at once: (prices, rounds explored).
-
-        A server that re-estimates after every few customers overrides this with a compiled loop over the same
-        steps.
-        """
+        """Run the loop over a block of customers whose outcomes come at once: (prices, rounds explored)."""
         n, start, explored = len(customers.z), 0, 0
         prices = np.empty(n)
         while start < n:
-            params = self.params
-            rows = slice(start, min(n, start + self.span))
-            prices[rows] = device.price(params, customers.z[rows], rng)
-            y = customers.buy(rows, prices[rows])
-            self.advance(rows.stop - start)
-            if params.learn:
-                self.absorb(device.report(params, customers.z[rows], prices[rows], y))
-            if params.experiment:
-                explored += rows.stop - start
+            rows = slice(start, min(n, start + self.reach))
+            prices[rows], experiments = self.sell_span(device, customers, rows, rng)
+            explored += experiments
             start = rows.stop
         return prices, explored
+
+    def sell_span(
+        self, device: Device, customers: Customers, rows: slice, rng: np.random.Generator
+    ) -> tuple[Array, int]:
+        """Sell to the customers in ``rows``, at most :attr:`reach` of them: (prices, rounds explored).
+
+        A server that re-estimates after every few customers overrides this with a compiled loop over the same steps,
+        and :attr:`reach` with how far that loop can go.
+        """
+        params, z = self.params, customers.z[rows]
+        quotes = device.quote(params, z, rng)
+        y = customers.buy(rows, quotes.price)
+        self.advance(rows.stop - rows.start)
+        kept = quotes.stage > 0
+        if kept.all():
+            self.absorb(device.report(params, z, quotes.price, y, quotes.stage))
+        elif kept.any():
+            self.absorb(device.report(params, z[kept], quotes.price[kept], y[kept], quotes.stage[kept]))
+        return quotes.price, int(np.count_nonzero(quotes.experiment))

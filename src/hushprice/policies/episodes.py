@@ -66,6 +66,10 @@ class EpisodeServer(Server):
             self.q += 1
             self.explore, self.commit = _episode(self.policy, self.q)
 
+    @property
+    def estimators(self) -> tuple[RunningEstimator, ...]:
+        return (self.estimator,)
+
     def absorb(self, reports: Records) -> None:
         self.estimator.absorb(reports.z, reports.price, reports.y)
 

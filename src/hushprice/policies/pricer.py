@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -24,7 +24,8 @@ class Offer:
     id: int
     price: float
     experiment: bool  # whether the price was drawn to learn rather than chosen to earn
-    params: Params = field(repr=False, compare=False)
+    stage: int = field(repr=False, compare=False)  # the estimate the outcome is for; 0 if it is not learned from
+    params: Params = field(repr=False, compare=False)  # in force at the time, but for their bounds
     z: Array = field(repr=False, compare=False)
 
 
@@ -82,8 +83,15 @@ class Pricer:
         context = array("the context z", z, shape=(self.policy.dim,), limit=LARGEST_VALUE)
         context = context.reshape(1, -1).copy()
         params = self._server.params
-        price = float(self._device.price(params, context, self._rng)[0])
-        offer = Offer(id=self._runs[-1][1], price=price, experiment=params.experiment, params=params, z=context)
+        quote = self._device.quote(params, context, self._rng)
+        offer = Offer(
+            id=self._runs[-1][1],
+            price=float(quote.price[0]),
+            experiment=bool(quote.experiment[0]),
+            stage=int(quote.stage[0]),
+            params=params if params.bounds is None else replace(params, bounds=None),
+            z=context,
+        )
         self._server.advance(1)
         self._runs[-1][1] += 1
         self._open[offer.id] = offer
@@ -105,9 +113,9 @@ class Pricer:
         if isinstance(offer, Offer) and (offer.price != known.price or not np.array_equal(offer.z, known.z)):
             raise InvalidInput(f"Offer {key} was made by another pricer: its price or context differs from ours.")
         del self._open[known.id]
-        if known.params.learn:
-            price, y_row = np.array([known.price]), outcome.reshape(1)
-            self._server.absorb(self._device.report(known.params, known.z, price, y_row))
+        if known.stage:
+            price, y_row, stage = np.array([known.price]), outcome.reshape(1), np.array([known.stage])
+            self._server.absorb(self._device.report(known.params, known.z, price, y_row, stage))
         return True
 
     def _made(self, key: int) -> bool:
@@ -130,7 +138,8 @@ class Pricer:
             "open": {
                 "id": np.array([o.id for o in waiting], dtype=np.int64),
                 "price": np.array([o.price for o in waiting], dtype=np.float64),
-                "flags": np.array([[o.params.learn, o.experiment] for o in waiting], dtype=np.int64).reshape(-1, 2),
+                "stage": np.array([o.stage for o in waiting], dtype=np.int64),
+                "experiment": np.array([o.experiment for o in waiting], dtype=np.bool_),
                 "z": np.concatenate([o.z for o in waiting]) if waiting else np.empty((0, self.policy.dim)),
             },
         }
@@ -170,20 +179,21 @@ class Pricer:
         return pricer
 
     def _reopen(self, waiting: dict[str, Any]) -> None:
-        """Take over the offers that wait for their outcome; of their params only ``learn`` still matters."""
-        ids, prices, flags = waiting["id"], waiting["price"], waiting["flags"]
+        """Take over the offers that wait for their outcome; their params no longer matter."""
+        ids, prices, stages, experiments = (waiting[key] for key in ("id", "price", "stage", "experiment"))
         low, high = self.policy.prices
         n = len(ids)
         z = array("open offers", waiting["z"], shape=(n, self.policy.dim))
-        usable = ids.dtype == np.int64 and ids.shape == prices.shape == (n,) and flags.shape == (n, 2)
-        if not usable or n > self.patience or len(np.unique(ids)) < n or not np.isin(flags, (0, 1)).all():
+        kinds = tuple(column.dtype.kind for column in (ids, prices, stages, experiments))
+        usable = kinds == ("i", "f", "i", "b") and all(len(c) == n and c.ndim == 1 for c in (prices, stages, experiments))
+        if not usable or n > self.patience or len(np.unique(ids)) < n or (n and stages.min() < 0):
             raise SnapshotError("Its open offers make no sense.")
         if not all(map(self._made, ids.tolist())) or not ((prices >= low) & (prices <= high)).all():
             raise SnapshotError("It waits for offers that were never made.")
+        then = Params(version=0, phase=Phase.FIXED, theta=np.zeros(2 * self.policy.dim))
         for i in range(n):
-            learn, experiment = map(bool, flags[i])
-            then = Params(version=0, phase=Phase.FIXED, theta=np.zeros(2 * self.policy.dim), learn=learn)
-            self._open[int(ids[i])] = Offer(int(ids[i]), float(prices[i]), experiment, then, z[i : i + 1])
+            key, stage = int(ids[i]), int(stages[i])
+            self._open[key] = Offer(key, float(prices[i]), bool(experiments[i]), stage, then, z[i : i + 1])
 
 
 def _plain_rng(rng: np.random.Generator) -> dict[str, Any]:

@@ -125,18 +125,29 @@ class MyopicServer(Server):
     def absorb(self, reports: Records) -> None:
         self.estimator.absorb(reports.z, reports.price, reports.y)
 
-    def sell(self, device: Device, customers: Customers, rng: np.random.Generator) -> tuple[Array, int]:
-        policy, estimator, n = self.policy, self.estimator, len(customers.z)
+    @property
+    def reach(self) -> int:
+        return FOREVER
+
+    @property
+    def estimators(self) -> tuple[RunningEstimator, ...]:
+        return (self.estimator,)
+
+    def sell_span(
+        self, device: Device, customers: Customers, rows: slice, rng: np.random.Generator
+    ) -> tuple[Array, int]:
+        policy, estimator, n = self.policy, self.estimator, rows.stop - rows.start
         estimator.reserve(n // policy.every + 1)
         prices = np.empty(n)
         warming = policy.every * (policy.records_to_start - estimator.records) - self.t % policy.every
         explored = n if policy.kappa > 0.0 else min(n, max(0, warming))
         kernel.perturb_block(
             policy.family.code, policy.ridge, policy.cost, *policy.prices, policy.kappa, policy.every,
-            policy.records_to_start, self.t, customers.z, rng.random(n), *estimator.arrays(),
-            customers.family.code, customers.family.scale, customers.a, customers.b, customers.uniforms, prices,
+            policy.records_to_start, self.t, customers.z[rows], rng.random(n), *estimator.arrays(),
+            customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
+            customers.uniforms[rows], prices,
         )  # fmt: skip
-        customers.buy(slice(0, n), prices)
+        customers.buy(rows, prices)
         self.t += n
         return prices, explored
 

@@ -21,7 +21,7 @@ import numpy as np
 from hushprice.errors import SnapshotError
 
 FORMAT = "hushprice snapshot"
-VERSION = 1
+VERSION = 2
 _HEADER = "snapshot.json"
 
 

@@ -1,0 +1,107 @@
+"""Estimates with confidence widths, in stages that share no record.
+
+Each stage s = 1 .. S has a running estimate theta of its own records and the inverse of their design matrix
+V = ridge I + sum of x x'. Policies with one estimate are the case S = 1. The arrays of all stages are stacked, and
+their records lie one stage after the other in one block of memory, so that a compiled loop can reach every stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hushprice.demand import Family
+from hushprice.errors import Array, SnapshotError
+from hushprice.estimation.running import RunningEstimator
+from hushprice.kernels import bounds as kernel
+
+
+class StageEstimators:
+    """S running estimators, each with V^-1.
+
+    >>> from hushprice.demand import Linear
+    >>> stages = StageEstimators(Linear(), dim=1, ridge=1.0, stages=2)
+    >>> stages.absorb(2, np.array([[1.0]]), np.array([2.0]), np.array([3.0]))
+    >>> theta, inverse = stages.bounds()
+    >>> theta
+    array([[ 0. ,  0. ],
+           [ 0.5, -1. ]])
+    >>> np.allclose(inverse[1], np.linalg.inv(np.eye(2) + np.outer([1, -2], [1, -2])))
+    True
+    """
+
+    def __init__(self, family: Family, *, dim: int, ridge: float, stages: int) -> None:
+        S, m = stages, 2 * dim
+        self.family, self.dim, self.ridge = family, dim, ridge
+        self.theta, self.P, self.anchor = np.empty((S, m)), np.empty((S, m, m)), np.empty((S, 3, m))
+        self.counts, self.pace = np.empty((S, 4), dtype=np.int64), np.empty((S, 5))
+        self.inverse = np.tile(np.eye(m) / ridge, (S, 1, 1))
+        self.inside = np.zeros(S, dtype=np.int64)  # records in V
+        self.members = tuple(RunningEstimator(family, dim=dim, ridge=ridge) for _ in range(S))
+        for s, member in enumerate(self.members):
+            member.move(self.theta[s], self.P[s], self.counts[s], self.pace[s], self.anchor[s])
+        self.x, self.y = np.empty((0, m)), np.empty(0)
+        self.start = np.zeros(S + 1, dtype=np.int64)
+        self.reserve(0)
+
+    @property
+    def records(self) -> list[int]:
+        """Records held, by stage."""
+        return [member.records for member in self.members]
+
+    def absorb(self, stage: int, z: Array, price: Array, y: Array) -> None:
+        """Add records to a stage, counted from 1."""
+        self.members[stage - 1].absorb(z, price, y)
+
+    def reserve(self, more: int) -> None:
+        """Make room in every stage for so many more records, all in one block."""
+        if all(len(e.y) >= e.records + more and e.x.base is self.x for e in self.members):
+            return
+        room = [max(e.records + more, 2 * e.records, 64) for e in self.members]
+        self.start = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
+        self.x, self.y = np.empty((sum(room), 2 * self.dim)), np.empty(sum(room))
+        for s, e in enumerate(self.members):
+            n, rows = e.records, slice(int(self.start[s]), int(self.start[s + 1]))
+            self.x[rows][:n], self.y[rows][:n] = e.x[:n], e.y[:n]
+            e.x, e.y = self.x[rows], self.y[rows]
+
+    def arrays(self) -> tuple[Any, ...]:
+        """The state as the kernels take it."""
+        return (
+            self.x, self.y, self.start, self.theta, self.P, self.counts, self.pace, self.anchor,
+            self.inverse, self.inside,
+        )  # fmt: skip
+
+    def bounds(self) -> tuple[Array, Array]:
+        """(theta, V^-1) of every stage, from all records held."""
+        self.reserve(0)
+        work = np.empty(2 * self.dim)
+        for s in range(len(self.members)):
+            kernel.catch_up(self.family.code, self.ridge, s, *self.arrays(), work)
+        return self.theta.copy(), self.inverse.copy()
+
+    def state(self) -> dict[str, Any]:
+        """The whole state as plain data."""
+        stages = {str(s + 1): member.state() for s, member in enumerate(self.members)}
+        return {"stages": stages, "inverse": self.inverse, "inside": self.inside}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a state given by :meth:`state`, if it is one."""
+        for key, mine in (("inverse", self.inverse), ("inside", self.inside)):
+            theirs = state.get(key)
+            if (
+                not isinstance(theirs, np.ndarray)
+                or (theirs.dtype, theirs.shape) != (mine.dtype, mine.shape)
+                or not np.isfinite(theirs).all()
+            ):
+                raise SnapshotError(f"The snapshot lacks a usable {key!r}.")
+        stages = state.get("stages")
+        if not isinstance(stages, dict) or set(stages) != {str(s + 1) for s in range(len(self.members))}:
+            raise SnapshotError("The snapshot does not hold the stages of this policy.")
+        for s, member in enumerate(self.members):
+            member.restore(stages[str(s + 1)])
+            if not 0 <= state["inside"][s] <= member.records:
+                raise SnapshotError("The snapshot's design matrix holds more records than there are.")
+        self.inverse[:], self.inside[:] = state["inverse"], state["inside"]

@@ -1,0 +1,233 @@
+"""Prices from confidence bounds: what x = (z, -p z) may be worth when theta is known up to a norm of V^-1.
+
+V = ridge I + sum of x x' over the records of a stage. With V^-1 in blocks [[A, B'], [B, C]] the squared length of an
+arm is a quadratic in its price, |x|^2 = q0 + q1 p + q2 p^2 with q0 = z'Az, q1 = -2 z'Bz, q2 = z'Cz: three quadratic
+forms a customer and stage serve every price. They are also the covariance of (z.alpha, z.beta) when theta has
+covariance V^-1: variances q0 and q2, covariance -q1/2.
+"""
+
+import math
+
+import numpy as np
+
+from hushprice.kernels.glm import best_price, best_profit, draw, mean, profit
+from hushprice.kernels.jit import compiled, inlined
+from hushprice.kernels.newton import cholesky, definite, dot, invert
+from hushprice.kernels.optimism import optimistic_price
+from hushprice.kernels.quote import arm_price
+from hushprice.kernels.running import HELD, USED, append, update
+from hushprice.kernels.special import normal_quantile
+
+INDEX, SAMPLE, SET, STAGES = 5, 6, 7, 8  # phases of a device, after those of hushprice.kernels.quote
+
+
+# -- V^-1 -----------------------------------------------------------------------------------------------------
+
+
+@compiled
+def rebuild(ridge, x, inverse):
+    """inverse = (ridge I + x'x)^-1, from scratch."""
+    n, m = x.shape
+    V, factor = np.zeros((m, m)), np.zeros((m, m))
+    for k in range(n):
+        for i in range(m):
+            c, row = x[k, i], V[i]
+            for j in range(i + 1):
+                row[j] += c * x[k, j]
+    for i in range(m):
+        V[i, i] += ridge
+    if cholesky(V, factor) or definite(V, factor):
+        invert(factor, inverse)
+
+
+@compiled
+def weigh(ridge, x, inside, n, inverse, work):
+    """Bring V^-1 from the first ``inside`` records to the first n.
+
+    By rank-one steps, and from scratch whenever the number of records is a power of two or many came at once, so that
+    rounding never adds up over more than as many steps as there are records.
+    """
+    m = x.shape[1]
+    if n - inside > m:
+        rebuild(ridge, x[:n], inverse)
+        return
+    for k in range(inside, n):
+        if (k + 1) & k == 0:
+            rebuild(ridge, x[: k + 1], inverse)
+            continue
+        for i in range(m):
+            work[i] = dot(inverse[i], x[k])
+        c = 1.0 / (1.0 + dot(x[k], work))
+        for i in range(m):
+            row, a = inverse[i], c * work[i]
+            for j in range(m):
+                row[j] -= a * work[j]
+
+
+@compiled
+def forms(inverse, z, work):
+    """(q0, q1, q2): the squared length of x = (z, -p z) in V^-1 is q0 + q1 p + q2 p^2."""
+    d = z.size
+    for j in range(2 * d):
+        work[j] = 0.0
+    for i in range(d):
+        c, row = z[i], inverse[i]
+        for j in range(2 * d):
+            work[j] += c * row[j]
+    q0, q1 = dot(work, z), -2.0 * dot(work[d:], z)
+    for j in range(d):
+        work[j] = 0.0
+    for i in range(d):
+        c, row = z[i], inverse[d + i, d:]
+        for j in range(d):
+            work[j] += c * row[j]
+    return max(q0, 0.0), q1, max(dot(work, z), 0.0)
+
+
+@inlined
+def length(q0, q1, q2, p):
+    """|x|_{V^-1} of the price p."""
+    return math.sqrt(max(q0 + p * (q1 + p * q2), 0.0))
+
+
+# -- the rules ------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _spread(q0, q1, q2):
+    """Cholesky factor (l00, l10, l11) of the covariance of (z.alpha, z.beta)."""
+    l00 = math.sqrt(q0)
+    l10 = -0.5 * q1 / l00 if l00 > 0.0 else 0.0
+    return l00, l10, math.sqrt(max(q2 - l10 * l10, 0.0))
+
+
+@compiled
+def sampled_price(code, a, b, alpha, q0, q1, q2, uniforms, cost, low, high):
+    """Thompson sampling: the best price of one draw of (z.alpha, z.beta) ~ N((a, b), alpha^2 covariance)."""
+    l00, l10, l11 = _spread(q0, q1, q2)
+    # a uniform of 0 has no normal quantile
+    n0, n1 = normal_quantile(max(uniforms[0], 1e-300)), normal_quantile(max(uniforms[1], 1e-300))
+    return best_price(code, a + alpha * l00 * n0, b + alpha * (l10 * n0 + l11 * n1), cost, low, high)
+
+
+@compiled
+def luckiest_price(code, a, b, alpha, q0, q1, q2, d, uniforms, cost, low, high):
+    """The best price of the most profitable of several points of the confidence set |theta - theta_hat|_V <= alpha.
+
+    The points are uniform in that ellipsoid of dimension 2 d. Of a uniform point of the unit ball, any two coordinates
+    have squared length 1 - U^(1/d) and a uniform angle, which is all that (z.alpha, z.beta) needs.
+    """
+    l00, l10, l11 = _spread(q0, q1, q2)
+    price, best = best_price(code, a, b, cost, low, high), -np.inf
+    for k in range(uniforms.size // 2):
+        radius = alpha * math.sqrt(max(1.0 - uniforms[2 * k] ** (1.0 / d), 0.0))
+        angle = 2.0 * math.pi * uniforms[2 * k + 1]
+        w0, w1 = radius * math.cos(angle), radius * math.sin(angle)
+        ak, bk = a + l00 * w0, b + l10 * w0 + l11 * w1
+        worth = best_profit(code, ak, bk, cost, low, high)
+        if worth > best:
+            best, price = worth, best_price(code, ak, bk, cost, low, high)
+    return price
+
+
+@compiled
+def staged_price(code, z, theta, inverse, alpha, floor, arms, cost, low, high, alive, reward, work):
+    """supCB's decision for one customer: (price, stage), stage 0 when nothing is to be learned from the outcome.
+
+    Stage s = 1, 2, ... estimates each arm's revenue r up to its width w = alpha |x|_{V^-1}, from its own records only.
+    II: if some w > 2^-s, the arm of the largest. III: if all w <= floor, the arm of the largest r.
+    IV: otherwise on to stage s + 1 with the arms whose r is within 2 2^-s of the best.
+    The width is convex in the price, so its largest value is at the lowest or the highest arm that is left.
+    """
+    S = len(theta)
+    first, last = 0, arms - 1
+    for k in range(arms):
+        alive[k] = True
+    scale = 1.0
+    for s in range(S):
+        scale *= 0.5
+        q0, q1, q2 = forms(inverse[s], z, work)
+        at_first = alpha * length(q0, q1, q2, arm_price(first, arms, low, high))
+        at_last = alpha * length(q0, q1, q2, arm_price(last, arms, low, high))
+        widest = max(at_first, at_last)
+        if widest > scale:
+            return arm_price(first if at_first >= at_last else last, arms, low, high), s + 1
+        d = z.size
+        a, b = dot(z, theta[s, :d]), dot(z, theta[s, d:])
+        best, top = -np.inf, first
+        for k in range(first, last + 1):
+            if alive[k]:
+                reward[k] = profit(code, a, b, arm_price(k, arms, low, high), cost)
+                if reward[k] > best:
+                    best, top = reward[k], k
+        if widest <= floor or s == S - 1:
+            return arm_price(top, arms, low, high), 0
+        for k in range(first, last + 1):
+            alive[k] = alive[k] and reward[k] >= best - 2.0 * scale
+        while not alive[first]:
+            first += 1
+        while not alive[last]:
+            last -= 1
+    return arm_price(first, arms, low, high), 0  # not reached: the last stage decides
+
+
+@compiled
+def decide(rule, code, z, theta, inverse, alpha, floor, arms, uniforms, cost, low, high, alive, reward, work, stack):
+    """(price, stage) for one customer under one of the rules."""
+    if rule == STAGES:
+        return staged_price(code, z, theta, inverse, alpha, floor, arms, cost, low, high, alive, reward, work)
+    d = z.size
+    q0, q1, q2 = forms(inverse[0], z, work)
+    a, b = dot(z, theta[0, :d]), dot(z, theta[0, d:])
+    if rule == INDEX:
+        return optimistic_price(code, a, b, alpha, q0, q1, q2, cost, low, high, stack), 1
+    if rule == SAMPLE:
+        return sampled_price(code, a, b, alpha, q0, q1, q2, uniforms, cost, low, high), 1
+    return luckiest_price(code, a, b, alpha, q0, q1, q2, d, uniforms, cost, low, high), 1
+
+
+@compiled
+def decisions(rule, code, theta, inverse, alpha, floor, arms, z, uniforms, cost, low, high, prices, stages):
+    """:func:`decide` for customers under the same published bounds."""
+    alive, reward = np.empty(arms, np.bool_), np.empty(arms)
+    work, stack = np.empty(theta.shape[1]), np.empty((64, 2))
+    for i in range(len(z)):
+        prices[i], stages[i] = decide(
+            rule, code, z[i], theta, inverse, alpha, floor, arms, uniforms[i], cost, low, high,
+            alive, reward, work, stack,
+        )  # fmt: skip
+
+
+@compiled
+def catch_up(code, ridge, s, x, y, start, theta, P, counts, pace, anchor, inverse, inside, work):
+    """Bring the estimate and V^-1 of stage s up to its records."""
+    n = counts[s, HELD]
+    if counts[s, USED] == n and inside[s] == n:
+        return
+    rows = x[start[s] : start[s + 1]]
+    update(code, ridge, rows, y[start[s] : start[s + 1]], theta[s], P[s], counts[s], pace[s], anchor[s])
+    weigh(ridge, rows, inside[s], n, inverse[s], work)
+    inside[s] = n
+
+
+@compiled
+def sell_block(
+    rule, code, ridge, alpha, floor, arms, cost, low, high, z, uniforms,
+    x, y, start, theta, P, counts, pace, anchor, inverse, inside,
+    true_code, scale, true_a, true_b, demand, prices, stages,
+):  # fmt: skip
+    """Decide, sell, record and re-estimate, one customer after another. The same steps as a live round."""
+    alive, reward = np.empty(arms, np.bool_), np.empty(arms)
+    work, stack = np.empty(theta.shape[1]), np.empty((64, 2))
+    for i in range(len(z)):
+        for s in range(len(theta)):
+            catch_up(code, ridge, s, x, y, start, theta, P, counts, pace, anchor, inverse, inside, work)
+        prices[i], stages[i] = decide(
+            rule, code, z[i], theta, inverse, alpha, floor, arms, uniforms[i], cost, low, high,
+            alive, reward, work, stack,
+        )  # fmt: skip
+        s = stages[i] - 1
+        if s >= 0:
+            outcome = draw(true_code, scale, mean(true_code, true_a[i] - true_b[i] * prices[i]), demand[i])
+            rows = slice(start[s], start[s + 1])
+            append(x[rows], y[rows], counts[s], pace[s], z[i], prices[i], outcome)

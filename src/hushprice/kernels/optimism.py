@@ -1,0 +1,179 @@
+"""The price of the UCB policy: the global maximum over [l, u] of F(p) = (p - cost) psi'(g(p)),
+
+    g(p) = a - b p + alpha sqrt(q0 + q1 p + q2 p^2).
+
+g is convex (a line plus a norm), so F rises, may fall, and may rise again: there can be several local maxima. Every
+one of them is found. An interval of prices is put aside when F cannot exceed the best value seen there, or when its
+slope has one sign, or when the slope can only rise (no maximum inside). When the slope can only fall there is at most
+one maximum, found by Newton's method. Otherwise the interval is halved. All enclosures are exact up to rounding because
+g is convex and its derivatives are monotone or have their extremes at the vertex of the quadratic.
+"""
+
+import math
+
+from hushprice.kernels.glm import LINEAR, LOGISTIC, logmean, mean
+from hushprice.kernels.jit import compiled, inlined
+
+NARROW = 1e-13  # of the range: below it an interval is as good as a point
+PATIENCE = 20_000  # intervals; never met in practice
+
+
+@inlined
+def _norm(q0, q1, q2, p):
+    return math.sqrt(max(q0 + p * (q1 + p * q2), 0.0))
+
+
+@inlined
+def _index(a, b, alpha, q0, q1, q2, p):
+    """(g, g', g'') at p."""
+    s = _norm(q0, q1, q2, p)
+    if s == 0.0:
+        return a - b * p, -b, 0.0
+    turn = max(4.0 * q0 * q2 - q1 * q1, 0.0)
+    return a - b * p + alpha * s, -b + 0.5 * alpha * (q1 + 2.0 * q2 * p) / s, 0.25 * alpha * turn / (s * s * s)
+
+
+@inlined
+def _rho(code, g):
+    """psi''/psi' of the two families with positive demand."""
+    return 1.0 - mean(code, g) if code == LOGISTIC else 1.0
+
+
+@inlined
+def _worth(code, g, p, cost):
+    """An increasing function of F(p); for positive demand its logarithm, which neither over- nor underflows."""
+    if code == LINEAR:
+        return (p - cost) * g
+    if p > cost:
+        return math.log(p - cost) + logmean(code, g)
+    return -math.log(cost - p) - logmean(code, g) if p < cost else math.inf
+
+
+@inlined
+def _slope(code, g, g1, gap):
+    """A function with the sign of F'(p); gap = p - cost."""
+    return g + gap * g1 if code == LINEAR else 1.0 + gap * _rho(code, g) * g1
+
+
+@inlined
+def _bend(code, g, g1, g2, gap):
+    """The derivative of :func:`_slope`."""
+    if code == LINEAR:
+        return 2.0 * g1 + gap * g2
+    rho = _rho(code, g)
+    kappa = 1.0 - rho if code == LOGISTIC else 0.0
+    return rho * (g1 + gap * (g2 - g1 * g1 * kappa))
+
+
+@inlined
+def _span(x0, x1, y0, y1):
+    """The interval [x0, x1] times [y0, y1]."""
+    c0, c1, c2, c3 = x0 * y0, x0 * y1, x1 * y0, x1 * y1
+    return min(min(c0, c1), min(c2, c3)), max(max(c0, c1), max(c2, c3))
+
+
+@compiled
+def _peak(code, a, b, alpha, q0, q1, q2, cost, left, right):
+    """The root of the falling slope in [left, right], by Newton's method kept inside by bisection."""
+    p = 0.5 * (left + right)
+    for _ in range(200):
+        g, g1, g2 = _index(a, b, alpha, q0, q1, q2, p)
+        f = _slope(code, g, g1, p - cost)
+        if f > 0.0:
+            left = p
+        else:
+            right = p
+        bend = _bend(code, g, g1, g2, p - cost)
+        t = p - f / bend if bend < 0.0 else left
+        if not left < t < right:
+            t = 0.5 * (left + right)
+        if abs(t - p) <= 4e-16 * abs(p):
+            return t
+        p = t
+    return p
+
+
+DROP, CLIMB, HALVE = 0, 1, 2
+
+
+@compiled
+def _judge(code, a, b, alpha, q0, q1, q2, cost, left, right, best):
+    """What the interval can hold: no new maximum (DROP), at most one (CLIMB), or not known yet (HALVE)."""
+    g_left, g1_left, _ = _index(a, b, alpha, q0, q1, q2, left)
+    g_right, g1_right, _ = _index(a, b, alpha, q0, q1, q2, right)
+    g_high = max(g_left, g_right)
+    if code != LINEAR and left >= cost and math.log(right - cost) + logmean(code, g_high) <= best:
+        return DROP
+    if g1_left >= 0.0:
+        g_low = g_left
+    elif g1_right <= 0.0:
+        g_low = g_right
+    else:  # where the tangents of the two ends meet
+        meet = (g_right - g_left + g1_left * left - g1_right * right) / (g1_left - g1_right)
+        g_low = min(g_left + g1_left * (meet - left), g_high)
+    rho_low, rho_high = _rho(code, g_high), _rho(code, g_low)
+    rise_low, rise_high = (g1_left, g1_right) if code == LINEAR else _span(rho_low, rho_high, g1_left, g1_right)
+    slope_low, slope_high = _span(left - cost, right - cost, rise_low, rise_high)
+    if code == LINEAR:
+        slope_low, slope_high = slope_low + g_low, slope_high + g_high
+    else:
+        slope_low, slope_high = slope_low + 1.0, slope_high + 1.0
+    if slope_low > 0.0 or slope_high < 0.0:
+        return DROP
+    s_left, s_right = _norm(q0, q1, q2, left), _norm(q0, q1, q2, right)
+    turn, s_low = max(4.0 * q0 * q2 - q1 * q1, 0.0), min(s_left, s_right)
+    if q2 > 0.0 and left < -0.5 * q1 / q2 < right:
+        s_low = min(s_low, math.sqrt(0.25 * turn / q2))
+    s_high = max(s_left, s_right)
+    if not s_low > 0.0:
+        return HALVE
+    g2_low, g2_high = 0.25 * alpha * turn / (s_high**3), 0.25 * alpha * turn / (s_low**3)
+    if code == LINEAR:
+        bend_low, bend_high = _span(left - cost, right - cost, g2_low, g2_high)
+        bend_low, bend_high = bend_low + 2.0 * g1_left, bend_high + 2.0 * g1_right
+    else:
+        square_high = max(g1_left * g1_left, g1_right * g1_right)
+        square_low = 0.0 if g1_left < 0.0 < g1_right else min(g1_left * g1_left, g1_right * g1_right)
+        kappa_low = 1.0 - rho_high if code == LOGISTIC else 0.0
+        kappa_high = 1.0 - rho_low if code == LOGISTIC else 0.0
+        bend_low, bend_high = _span(
+            left - cost, right - cost, g2_low - square_high * kappa_high, g2_high - square_low * kappa_low
+        )
+        bend_low, bend_high = bend_low + g1_left, bend_high + g1_right
+    if bend_low > 0.0:
+        return DROP
+    return CLIMB if bend_high < 0.0 else HALVE
+
+
+@compiled
+def optimistic_price(code, a, b, alpha, q0, q1, q2, cost, low, high, stack):
+    """The price in [low, high] of the largest F. ``stack`` is scratch of shape (64, 2)."""
+    if code != LINEAR and high > cost:
+        low = max(low, cost)  # below cost F is negative
+    price = high
+    best = _worth(code, _index(a, b, alpha, q0, q1, q2, high)[0], high, cost)
+    if low != cost or code == LINEAR:
+        worth = _worth(code, _index(a, b, alpha, q0, q1, q2, low)[0], low, cost)
+        if worth > best:
+            best, price = worth, low
+    stack[0, 0], stack[0, 1] = low, high
+    held, seen = 1, 0
+    while held:
+        held -= 1
+        left, right = stack[held, 0], stack[held, 1]
+        seen += 1
+        verdict = _judge(code, a, b, alpha, q0, q1, q2, cost, left, right, best)
+        if verdict == DROP:
+            continue
+        if verdict == CLIMB:
+            p = _peak(code, a, b, alpha, q0, q1, q2, cost, left, right)
+        else:
+            p = 0.5 * (left + right)
+        worth = _worth(code, _index(a, b, alpha, q0, q1, q2, p)[0], p, cost)
+        if worth > best:
+            best, price = worth, p
+        if verdict == HALVE and right - left > NARROW * (high - low) and held < 62 and seen < PATIENCE:
+            stack[held, 0], stack[held, 1] = p, right
+            stack[held + 1, 0], stack[held + 1, 1] = left, p
+            held += 2
+    return price

@@ -1,0 +1,192 @@
+"""Policies that price from confidence bounds.
+
+A policy of this kind says how its device prices (``phase``) and, for each episode, how long it is, how many stages of
+records are kept apart, how many experiments each stage begins with, and how wide the bounds are. The server half keeps
+the records and, for each stage, the estimate theta and the inverse of V = ridge I + sum of x x'.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hushprice.errors import Array, SnapshotError, finite, positive_int
+from hushprice.estimation import RunningEstimator, StageEstimators
+from hushprice.kernels import bounds as kernel
+from hushprice.policies.base import FOREVER, Bounds, Customers, Device, Params, Phase, Policy, Quotes, Records, Server
+
+
+def loglog(T: float) -> float:
+    """log log T, for the paper's widths; below 16 as at 16, where it is about 1."""
+    return math.log(math.log(max(T, 16.0)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a policy does in one episode."""
+
+    length: int  # rounds
+    alpha: float  # width of x is alpha |x|_{V^-1}
+    stages: int = 1  # S
+    tau: int = 0  # experiments each stage begins with
+    arms: int = 2  # K, equispaced prices
+    floor: float = 0.0  # width that is as good as none
+
+    @property
+    def explore(self) -> int:
+        """Rounds of experiments at the start."""
+        return min(self.stages * self.tau, self.length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundPolicy(Policy):
+    """Prices from confidence bounds. ``width_scale`` multiplies their width; 1 is the width in the paper."""
+
+    phase: ClassVar[Phase]
+    draws: ClassVar[int] = 0  # random numbers a price takes
+
+    width_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("width_scale", finite("width_scale", self.width_scale, minimum=0.0, maximum=1e6))
+
+    @abstractmethod
+    def plan(self, k: int) -> Plan:
+        """What to do in episode k = 1, 2, ..."""
+
+    def device(self) -> BoundDevice:
+        return BoundDevice(self)
+
+    def server(self) -> BoundServer:
+        return BoundServer(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownHorizon(BoundPolicy):
+    """A bound policy whose widths depend on the horizon T: one episode without an end."""
+
+    horizon: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("horizon", positive_int("horizon", self.horizon))
+
+
+class BoundDevice(Device):
+    """Prices from the published bounds, and from one grid price in the experiments."""
+
+    policy: BoundPolicy
+
+    def quote(self, params: Params, z: Array, rng: np.random.Generator) -> Quotes:
+        if params.bounds is None:
+            return super().quote(params, z, rng)
+        policy, bounds, n = self.policy, params.bounds, len(z)
+        uniforms = rng.random((n, policy.draws))
+        prices, stages = np.empty(n), np.empty(n, dtype=np.int64)
+        kernel.decisions(
+            int(params.phase), policy.family.code, bounds.theta, bounds.inverse, bounds.alpha, bounds.floor,
+            bounds.arms, z, uniforms, policy.cost, *policy.prices, prices, stages,
+        )  # fmt: skip
+        numbers = np.where(stages > 0, stages + (bounds.first - 1), 0)
+        return Quotes(prices, numbers, stages > 0)
+
+
+class BoundServer(Server):
+    """Counts rounds; keeps the records of each stage; restarts with every episode."""
+
+    def __init__(self, policy: BoundPolicy) -> None:
+        self.policy = policy
+        self._begin(1, 1)
+
+    def _begin(self, k: int, first: int) -> None:
+        """Start episode k with nothing learned; its stages are numbered from ``first``."""
+        policy = self.policy
+        self.k, self.first, self.t, self.plan = k, first, 0, policy.plan(k)
+        self.stages = StageEstimators(policy.family, dim=policy.dim, ridge=policy.ridge, stages=self.plan.stages)
+
+    @property
+    def estimators(self) -> tuple[RunningEstimator, ...]:
+        return self.stages.members
+
+    @property
+    def params(self) -> Params:
+        plan, records = self.plan, self.stages.records
+        version = FOREVER // 2**22 * self.k + self.t + sum(records)
+        busiest = int(np.argmax(records))
+        if self.t < plan.explore:
+            return Params(
+                version=version,
+                phase=Phase.GRID,
+                theta=self.stages.members[busiest].published,
+                level=float(plan.arms),
+                learn=True,
+                stage=self.first + self.t // plan.tau,
+            )
+        theta, inverse = self.stages.bounds()
+        return Params(
+            version=version,
+            phase=self.policy.phase,
+            theta=theta[busiest],
+            learn=True,
+            bounds=Bounds(
+                theta=theta, inverse=inverse, alpha=plan.alpha, arms=plan.arms, floor=plan.floor, first=self.first
+            ),
+        )
+
+    @property
+    def span(self) -> int:
+        return self.plan.tau - self.t % self.plan.tau if self.t < self.plan.explore else 1
+
+    @property
+    def reach(self) -> int:
+        plan = self.plan
+        return min(self.span, plan.explore - self.t) if self.t < plan.explore else plan.length - self.t
+
+    def advance(self, n: int) -> None:
+        self.t += n
+        if self.t >= self.plan.length:
+            self._begin(self.k + 1, self.first + self.plan.stages)
+
+    def absorb(self, reports: Records) -> None:
+        """Learn from reports; those for a stage of an earlier episode come too late."""
+        for number in np.unique(reports.stage):
+            s, rows = int(number) - self.first, reports.stage == number
+            if 0 <= s < self.plan.stages:
+                self.stages.absorb(s + 1, reports.z[rows], reports.price[rows], reports.y[rows])
+
+    def sell_span(
+        self, device: Device, customers: Customers, rows: slice, rng: np.random.Generator
+    ) -> tuple[Array, int]:
+        if self.t < self.plan.explore:
+            return super().sell_span(device, customers, rows, rng)
+        policy, plan, n = self.policy, self.plan, rows.stop - rows.start
+        self.stages.reserve(n)
+        prices, stages = np.empty(n), np.empty(n, dtype=np.int64)
+        kernel.sell_block(
+            int(policy.phase), policy.family.code, policy.ridge, plan.alpha, plan.floor, plan.arms, policy.cost,
+            *policy.prices, customers.z[rows], rng.random((n, policy.draws)), *self.stages.arrays(),
+            customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
+            customers.uniforms[rows], prices, stages,
+        )  # fmt: skip
+        customers.buy(rows, prices)
+        self.advance(n)
+        return prices, int(np.count_nonzero(stages))
+
+    def state(self) -> dict[str, Any]:
+        return {"k": self.k, "first": self.first, "t": self.t, "stages": self.stages.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        k, first, t = (state.get(key) for key in ("k", "first", "t"))
+        if not all(isinstance(n, int) for n in (k, first, t)) or not (1 <= k <= 62 and 1 <= first < FOREVER):
+            raise SnapshotError("The snapshot does not say which episode it is in.")
+        self._begin(k, first)
+        if not 0 <= t < self.plan.length:
+            raise SnapshotError(f"The snapshot is at round {t} of an episode of {self.plan.length}.")
+        self.stages.restore(state["stages"])
+        self.t = t

@@ -1,0 +1,43 @@
+"""UCB for adversarial contexts (the paper's supplement), for a known horizon T.
+
+theta = argmin sum_i [psi(x_i.theta) - y_i x_i.theta] + ridge/2 |theta|^2,   V = ridge I + sum_i x_i x_i'
+p_t = argmax over p in [l, u] of (p - cost) psi'(x.theta + alpha |x|_{V^-1}),   x = (z_t, -p z_t)
+alpha = width_scale sqrt(d log T) log log(T) / 10
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hushprice.policies.base import FOREVER, Phase
+from hushprice.policies.bounds import KnownHorizon, Plan, loglog
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Adversarial(KnownHorizon):
+    """One estimate from every sale, no experiments, and the width of the paper's experiments."""
+
+    @property
+    def alpha(self) -> float:
+        """Width of the bounds."""
+        T = max(self.horizon, 2)
+        return self.width_scale * math.sqrt(self.dim * math.log(T)) * loglog(T) / 10.0
+
+    def plan(self, k: int) -> Plan:
+        return Plan(length=FOREVER, alpha=self.alpha)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UCB(_Adversarial):
+    """The price of the largest upper confidence bound on revenue. Regret of order d sqrt(T) log T for any contexts.
+
+    The bound has several local maxima in the price; the global one is found (``kernels/optimism.py``).
+
+    >>> round(UCB(family="logistic", dim=4, prices=(0, 3), horizon=10_000).alpha, 3)
+    1.348
+    """
+
+    name: ClassVar[str] = "ucb"
+    phase: ClassVar[Phase] = Phase.INDEX

@@ -1,0 +1,47 @@
+"""The baselines of Wang, Talluri and Li, *On Dynamic Pricing with Covariates* (Operations Research, 2025).
+
+theta_hat, V and alpha as in UCB.
+TS-WTL:   theta ~ N(theta_hat, alpha^2 V^-1),  p_t = p*(theta, z_t)
+UCB-WTL:  theta_1 .. theta_M uniform in |theta - theta_hat|_V <= alpha,  p_t = p*(theta_k, z_t) of the most profitable k
+
+Only (z.alpha, z.beta) matters to a price, so that two numbers are drawn for each theta, not 2 d; their distribution is
+that of the projected 2 d-vector (``kernels/bounds.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hushprice.errors import positive_int
+from hushprice.policies.base import Phase
+from hushprice.policies.ucb import _Adversarial
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThompsonWTL(_Adversarial):
+    """Thompson sampling: the greedy price of a theta drawn around the estimate."""
+
+    name: ClassVar[str] = "ts-wtl"
+    phase: ClassVar[Phase] = Phase.SAMPLE
+
+    @property
+    def draws(self) -> int:  # type: ignore[override]
+        return 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class UCBWTL(_Adversarial):
+    """Optimism by Monte Carlo: of ``samples`` points of the confidence set, the greedy price of the most profitable."""
+
+    name: ClassVar[str] = "ucb-wtl"
+    phase: ClassVar[Phase] = Phase.SET
+    samples: int = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("samples", positive_int("samples", self.samples, maximum=100_000))
+
+    @property
+    def draws(self) -> int:  # type: ignore[override]
+        return 2 * self.samples
