@@ -12,7 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from hushprice import checks, estimation, markets, policies
+from hushprice import checks, estimation, markets, policies, theory
 from hushprice.demand import Family, Linear, Logistic, Poisson
 from hushprice.errors import HushpriceError, InvalidInput, NoMLE, SnapshotError
 from hushprice.estimation import fit
@@ -54,4 +54,5 @@ __all__ = [
     "plots",
     "policies",
     "simulate",
+    "theory",
 ]

@@ -20,6 +20,7 @@ import numpy as np
 from hushprice import markets
 from hushprice.demand import Family
 from hushprice.errors import Array, HushpriceError
+from hushprice.estimation import DRIFT_BOUND
 from hushprice.markets import Block, Market
 from hushprice.policies import Policy, Pricer
 from hushprice.simulation import Trace, replicate, simulate, streams
@@ -36,6 +37,7 @@ def policy_checks() -> list[PolicyCheck]:
         check_prices_in_range,
         check_snapshot_resumes_exactly,
         check_late_repeated_and_missing_outcomes,
+        check_estimates_do_not_drift,
         check_config_round_trip,
         check_refuses_bad_input,
     ]
@@ -156,6 +158,17 @@ def check_late_repeated_and_missing_outcomes(policy: Policy) -> None:
             assert loop.pricer.observe(late.id, y) is False, "a repeated outcome was counted"
             counted += 1
     assert loop.pricer.waiting == 300 - counted
+
+
+def check_estimates_do_not_drift(policy: Policy) -> None:
+    """At random times of a run each running estimate is within the stated bound of a fresh exact fit of its records."""
+    loop = LiveLoop(policy, world_for(policy))
+    times = np.sort(np.random.default_rng(8).choice(HORIZON, size=5, replace=False))
+    for start, stop in zip((0, *times), (*times, HORIZON), strict=True):
+        loop.run(int(start), int(stop))
+        for estimator in loop.pricer._server.estimators:
+            drift = estimator.drift()
+            assert drift <= DRIFT_BOUND, f"after {stop} rounds an estimate is {drift:.2f} standard errors off"
 
 
 def check_config_round_trip(policy: Policy) -> None:

@@ -29,16 +29,15 @@ class Study:
         *,
         market: str,
         dim: int,
-        family: str,
+        family: str | None,
         horizon: int,
         prices: tuple[float, float] | None = None,
         cost: float = 0.0,
     ) -> Study:
         """From the words and options typed."""
-        given: dict[str, Any] = {"dim": dim, "family": family, "cost": cost}
-        if prices is not None:
-            given["prices"] = prices
-        world = markets.get(market)(**given)
+        given: dict[str, Any] = {"dim": dim, "cost": cost, "horizon": horizon}
+        given |= {key: value for key, value in (("family", family), ("prices", prices)) if value is not None}
+        world = markets.build(market, **given)
         return cls(policies=policies_from(words, world, horizon), market=world)
 
 

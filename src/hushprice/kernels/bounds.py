@@ -118,7 +118,7 @@ def luckiest_price(code, a, b, alpha, q0, q1, q2, d, uniforms, cost, low, high):
     have squared length 1 - U^(1/d) and a uniform angle, which is all that (z.alpha, z.beta) needs.
     """
     l00, l10, l11 = _spread(q0, q1, q2)
-    price, best = best_price(code, a, b, cost, low, high), -np.inf
+    best, best_a, best_b = -np.inf, a, b
     for k in range(uniforms.size // 2):
         radius = alpha * math.sqrt(max(1.0 - uniforms[2 * k] ** (1.0 / d), 0.0))
         angle = 2.0 * math.pi * uniforms[2 * k + 1]
@@ -126,8 +126,8 @@ def luckiest_price(code, a, b, alpha, q0, q1, q2, d, uniforms, cost, low, high):
         ak, bk = a + l00 * w0, b + l10 * w0 + l11 * w1
         worth = best_profit(code, ak, bk, cost, low, high)
         if worth > best:
-            best, price = worth, best_price(code, ak, bk, cost, low, high)
-    return price
+            best, best_a, best_b = worth, ak, bk
+    return best_price(code, best_a, best_b, cost, low, high)
 
 
 @compiled

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from typing import Any
 
-from hushprice.errors import unknown
-from hushprice.markets.market import Block, Contexts, Market
+from hushprice.errors import InvalidInput, unknown
+from hushprice.markets.adversarial import a1, a2, lower_bound
+from hushprice.markets.market import Block, Contexts, ContextSequence, Market
 from hushprice.markets.synthetic import s1, s2, wide
 
-REGISTRY: dict[str, Callable[..., Market]] = {"s1": s1, "s2": s2, "wide": wide}
+REGISTRY: dict[str, Callable[..., Market]] = {
+    "s1": s1,
+    "s2": s2,
+    "wide": wide,
+    "a1": a1,
+    "a2": a2,
+    "lower-bound": lower_bound,
+}
 
 
 def get(name: str) -> Callable[..., Market]:
@@ -22,4 +32,23 @@ def get(name: str) -> Callable[..., Market]:
     return REGISTRY[name]
 
 
-__all__ = ["REGISTRY", "Block", "Contexts", "Market", "get", "s1", "s2", "wide"]
+def build(name: str, **options: Any) -> Market:
+    """A market by name. Of the options given, ``horizon`` is left out where it is not taken.
+
+    >>> build("s1", dim=2, horizon=100).dim
+    2
+    """
+    maker = get(name)
+    takes = inspect.signature(maker).parameters
+    if "horizon" not in takes:
+        options.pop("horizon", None)
+    try:
+        return maker(**options)
+    except TypeError as problem:
+        raise InvalidInput(f"The market {name} cannot be made: {problem}.") from None
+
+
+__all__ = [
+    "REGISTRY", "Block", "ContextSequence", "Contexts", "Market",
+    "a1", "a2", "build", "get", "lower_bound", "s1", "s2", "wide",
+]  # fmt: skip

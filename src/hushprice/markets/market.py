@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -24,6 +24,14 @@ def block_size(dim: int) -> int:
 
 Contexts = Callable[[np.random.Generator, int], Array]
 """Draws n contexts, as an array (n, d)."""
+
+
+class ContextSequence(Protocol):
+    """Contexts that depend on the round, as an adversary may choose them."""
+
+    def rounds(self, rng: np.random.Generator, n: int, *, start: int, horizon: int) -> Array:
+        """The contexts of rounds start + 1 .. start + n of a run of ``horizon`` rounds, as an array (n, d)."""
+        ...
 
 
 class Block:
@@ -53,7 +61,8 @@ class Market:
 
     alpha, beta: true parameters; family: demand family; prices: (low, high);
     contexts: a function ``(rng, n) -> (n, d) array``, or an array or data frame of contexts to draw rows from
-    with replacement; cost: unit cost.
+    with replacement, or for contexts that change over the rounds an object with the method of
+    :class:`ContextSequence`; cost: unit cost.
 
     >>> market = Market(alpha=[1.0, 0.5], beta=[0.5, 0.5], prices=(0, 5), contexts=[[1.0, 0.0], [1.0, 1.0]])
     >>> market.dim
@@ -78,7 +87,7 @@ class Market:
         put("family", as_family(self.family))
         put("prices", price_range(self.prices))
         put("cost", finite("cost", self.cost, minimum=0.0))
-        if not callable(self.contexts):
+        if not callable(self.contexts) and not hasattr(self.contexts, "rounds"):
             rows = array("contexts", _rows(self.contexts), shape=(None, self.dim), limit=LARGEST_VALUE)
             if not len(rows):
                 raise InvalidInput("contexts must have at least one row.")
@@ -98,9 +107,15 @@ class Market:
         """(alpha, beta)."""
         return np.concatenate([self.alpha, self.beta])
 
-    def draw(self, rng: np.random.Generator, n: int) -> Array:
-        """n contexts."""
-        drawn: Array = self.contexts(rng, n)
+    def draw(self, rng: np.random.Generator, n: int, *, start: int = 0, horizon: int | None = None) -> Array:
+        """n contexts: of the rounds from ``start`` on in a run of ``horizon``, where that matters.
+
+        Without a horizon the n customers are the whole run.
+        """
+        if hasattr(self.contexts, "rounds"):
+            drawn: Array = self.contexts.rounds(rng, n, start=start, horizon=start + n if horizon is None else horizon)
+        else:
+            drawn = self.contexts(rng, n)
         if getattr(self.contexts, "trusted", False):
             return drawn
         return array("contexts", drawn, shape=(n, self.dim), limit=LARGEST_VALUE)
@@ -110,7 +125,7 @@ class Market:
         size = block_size(self.dim)
         for start in range(0, horizon, size):
             n = min(size, horizon - start)
-            yield Block(self, self.draw(contexts, n), demand.random(n))
+            yield Block(self, self.draw(contexts, n, start=start, horizon=horizon), demand.random(n))
 
     def optimal_price(self, z: Any) -> Array:
         """The best price for each context."""

@@ -29,7 +29,7 @@ class _Uniform:
         return z
 
 
-class _UnitVectors:
+class UnitVectors:
     """z uniform over the d unit vectors."""
 
     trusted = True
@@ -65,7 +65,7 @@ def s1(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
 def s2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
     """S2: alpha = beta = 1 in every entry, z uniform over the unit vectors, prices [0, 3]; optimal price 1.567."""
     d = positive_int("dim", dim, maximum=LARGEST_DIM)
-    return _market("s2", np.ones(d), np.ones(d), _UnitVectors(d), family, options)
+    return _market("s2", np.ones(d), np.ones(d), UnitVectors(d), family, options)
 
 
 def wide(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:

@@ -72,11 +72,14 @@ def build(name: str, **options: Any) -> Policy:
 
 
 __all__ = [
+    "ETC",
+    "REGISTRY",
+    "UCB",
+    "UCBWTL",
     "BoundPolicy",
     "Bounds",
     "Clairvoyant",
     "Device",
-    "ETC",
     "ETCDoubling",
     "EpisodePolicy",
     "FixedPrice",
@@ -89,7 +92,6 @@ __all__ = [
     "Policy",
     "Pricer",
     "Quotes",
-    "REGISTRY",
     "RandomPrice",
     "Records",
     "SemiMyopic",
@@ -98,8 +100,6 @@ __all__ = [
     "SupCBAdversarial",
     "SupCBDoubling",
     "ThompsonWTL",
-    "UCB",
-    "UCBWTL",
     "build",
     "get",
     "register",

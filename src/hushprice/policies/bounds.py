@@ -182,11 +182,16 @@ class BoundServer(Server):
         return {"k": self.k, "first": self.first, "t": self.t, "stages": self.stages.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        k, first, t = (state.get(key) for key in ("k", "first", "t"))
-        if not all(isinstance(n, int) for n in (k, first, t)) or not (1 <= k <= 62 and 1 <= first < FOREVER):
+        k, first, t = (_whole(state.get(key)) for key in ("k", "first", "t"))
+        if not 1 <= k <= 62 or not 1 <= first < FOREVER:
             raise SnapshotError("The snapshot does not say which episode it is in.")
         self._begin(k, first)
         if not 0 <= t < self.plan.length:
             raise SnapshotError(f"The snapshot is at round {t} of an episode of {self.plan.length}.")
         self.stages.restore(state["stages"])
         self.t = t
+
+
+def _whole(value: Any) -> int:
+    """A whole number from a snapshot; -1 if it is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1

@@ -185,7 +185,9 @@ class Pricer:
         n = len(ids)
         z = array("open offers", waiting["z"], shape=(n, self.policy.dim))
         kinds = tuple(column.dtype.kind for column in (ids, prices, stages, experiments))
-        usable = kinds == ("i", "f", "i", "b") and all(len(c) == n and c.ndim == 1 for c in (prices, stages, experiments))
+        usable = kinds == ("i", "f", "i", "b") and all(
+            len(c) == n and c.ndim == 1 for c in (prices, stages, experiments)
+        )
         if not usable or n > self.patience or len(np.unique(ids)) < n or (n and stages.min() < 0):
             raise SnapshotError("Its open offers make no sense.")
         if not all(map(self._made, ids.tolist())) or not ((prices >= low) & (prices <= high)).all():

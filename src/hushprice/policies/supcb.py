@@ -43,7 +43,7 @@ class SupCB(KnownHorizon):
 
     >>> plan = SupCB(family="logistic", dim=4, prices=(0, 3), horizon=10_000).plan(1)
     >>> plan.stages, plan.tau, plan.arms, round(plan.alpha, 2)
-    (13, 200, 6, 9.77)
+    (13, 200, 6, 9.75)
     """
 
     name: ClassVar[str] = "supcb"

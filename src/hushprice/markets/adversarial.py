@@ -1,0 +1,109 @@
+"""Markets that make learning hard: contexts an adversary may choose, and the instance behind the lower bound."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hushprice.demand import Family, Linear, as_family
+from hushprice.errors import LARGEST_DIM, Array, InvalidInput, finite, positive_int
+from hushprice.markets.market import Market
+from hushprice.markets.synthetic import PRICES, UnitVectors
+from hushprice.theory import separation
+
+
+class _HalfFixed:
+    """Half of z is Uniform(0, 3)/sqrt(d), the other half 1.5/sqrt(d); after round ``switch`` the halves change places.
+
+    So at any time the contexts vary in d/2 directions only.
+    """
+
+    trusted = True
+
+    def __init__(self, dim: int, *, switches: bool, horizon: int | None) -> None:
+        self.dim, self.switches, self.horizon = dim, switches, horizon
+
+    def rounds(self, rng: np.random.Generator, n: int, *, start: int, horizon: int) -> Array:
+        half, scale = self.dim // 2, 1.0 / math.sqrt(self.dim)
+        z = np.full((n, self.dim), 1.5 * scale)
+        free = 3.0 * scale * rng.random((n, half))
+        switch = (self.horizon or horizon) // 2 if self.switches else start + n
+        early = min(max(switch - start, 0), n)
+        z[:early, :half], z[early:, half:] = free[:early], free[early:]
+        return z
+
+
+def a1(*, dim: int, family: Family | str = "logistic", horizon: int | None = None, **options: Any) -> Market:
+    """A1: S1's demand; half of z is Uniform(0, 3)/sqrt(d), half fixed at 1.5/sqrt(d), swapped after T/2 rounds.
+
+    T is the horizon of the run, unless given here.
+
+    >>> z = a1(dim=2).draw(np.random.default_rng(0), 4)
+    >>> (z == 1.5 / np.sqrt(2)).astype(int).tolist()
+    [[0, 1], [0, 1], [1, 0], [1, 0]]
+    """
+    return _adversarial("a1", dim, family, horizon, options)
+
+
+def a2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
+    """A2: S1's demand; half of z is Uniform(0, 3)/sqrt(d), half fixed at 1.5/sqrt(d), always."""
+    return _adversarial("a2", dim, family, None, options)
+
+
+def _adversarial(name: str, dim: int, family: Family | str, horizon: int | None, options: dict[str, Any]) -> Market:
+    d = positive_int("dim", dim, minimum=2, maximum=LARGEST_DIM)
+    if d % 2:
+        raise InvalidInput(f"The market {name} needs an even dim: half of a context is fixed. Got {d}.")
+    if horizon is not None:
+        horizon = positive_int("horizon", horizon)
+    ones = np.full(d, 1.0 / math.sqrt(d))
+    contexts = _HalfFixed(d, switches=name == "a1", horizon=horizon)
+    settings: dict[str, Any] = {"prices": PRICES, **options}
+    return Market(name=name, alpha=1.6 * ones, beta=ones, contexts=contexts, family=family, **settings)  # type: ignore[arg-type]
+
+
+def lower_bound(
+    *,
+    dim: int,
+    horizon: int = 10_000,
+    v: Any = None,
+    delta: float | None = None,
+    family: Family | str = "linear",
+    **options: Any,
+) -> Market:
+    """The lower-bound instance: z a uniform unit vector, y ~ N(2 - p + Delta v_i (1 - p), 1), prices [1/3, 3/2].
+
+    ``v`` is one of the 2^d patterns: 0s and 1s, or a number from 0 to 2^d - 1 whose bits they are; 0, 1, 0, 1, ...
+    unless given. Delta follows from d and the horizon T (:func:`hushprice.theory.separation`) unless given: then the
+    patterns are just too close for T rounds to tell them apart cheaply.
+
+    >>> market = lower_bound(dim=2, horizon=1_000_000, v=[0, 1])
+    >>> market.optimal_price(np.eye(2)).round(4)
+    array([1.    , 0.9894])
+    """
+    d = positive_int("dim", dim, maximum=LARGEST_DIM)
+    T = positive_int("horizon", horizon)
+    Delta = float(separation(d, T)) if delta is None else finite("delta", delta, minimum=0.0, maximum=0.5)
+    demand = as_family(family)
+    if not isinstance(demand, Linear):
+        raise InvalidInput(f"The lower-bound instance has linear demand, not {demand.name}.")
+    pattern = Delta * _pattern(v, d)
+    settings: dict[str, Any] = {"prices": (1.0 / 3.0, 1.5), **options}
+    return Market(
+        name="lower-bound", alpha=2.0 + pattern, beta=1.0 + pattern, contexts=UnitVectors(d), family=demand, **settings
+    )
+
+
+def _pattern(v: Any, d: int) -> Array:
+    """The 0s and 1s of a pattern."""
+    if v is None:
+        return np.arange(d, dtype=np.float64) % 2.0
+    if np.ndim(v) == 0:
+        number = positive_int("v", v, minimum=0, maximum=2**d - 1)
+        return np.array([float(number >> i & 1) for i in range(d)])
+    bits = np.asarray(v)
+    if bits.shape != (d,) or not np.isin(bits, (0, 1)).all():
+        raise InvalidInput(f"v must be {d} numbers, each 0 or 1, or one number from 0 to 2^{d} - 1; got {v!r}.")
+    return bits.astype(np.float64)

@@ -1,0 +1,141 @@
+"""The paper's regret bounds as functions of d and T, up to constants, so that a plot can carry the reference rate.
+
+Upper bounds are orders: what multiplies an unknown constant. The lower bounds carry the constants of the paper's
+proofs, which are small: no policy can beat them on every instance of :func:`hushprice.markets.lower_bound`.
+
+>>> round(etc(4, 10_000))
+607
+>>> rate("ucb") is ucb
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hushprice.errors import Array, InvalidInput, unknown
+
+Numbers = npt.ArrayLike
+LOWER_CONSTANT = 1.0 / 1728.0  # c / 576 with c = 1/3
+PRIVATE_LOWER_CONSTANT = float(np.sqrt(14.0)) / 774_144.0
+
+
+def etc(d: Numbers, T: Numbers) -> Array:
+    """sqrt(d T log T): ETC, ETC-Doubling and the modified MLE-Cycle and Semi-Myopic."""
+    d, T = _sizes(d, T)
+    return np.asarray(np.sqrt(d * T * np.log(T)))[()]
+
+
+def supcb(d: Numbers, T: Numbers) -> Array:
+    """sqrt(d T) log(T)^(3/2): supCB, for stochastic contexts or adversarial ones."""
+    d, T = _sizes(d, T)
+    return np.asarray(np.sqrt(d * T) * np.log(T) ** 1.5)[()]
+
+
+def ucb(d: Numbers, T: Numbers) -> Array:
+    """d sqrt(T) log T: UCB and the Wang-Talluri-Li policies, for adversarial contexts."""
+    d, T = _sizes(d, T)
+    return np.asarray(d * np.sqrt(T) * np.log(T))[()]
+
+
+def etc_ldp(d: Numbers, T: Numbers, *, epsilon: Numbers) -> Array:
+    """d sqrt(T) log(T) / epsilon: ETC-LDP, when every customer is epsilon-locally private."""
+    d, T = _sizes(d, T)
+    return np.asarray(d * np.sqrt(T) * np.log(T) / _epsilon(epsilon))[()]
+
+
+def etc_ldp_approx(d: Numbers, T: Numbers, *, epsilon: Numbers, delta: Numbers) -> Array:
+    """d sqrt(T log(1.25/delta)) log(T) / epsilon: ETC-LDP-Approx, for (epsilon, delta) privacy."""
+    d, T = _sizes(d, T)
+    slack = _between("delta", delta, 0.0, 1.0)
+    if not (slack > 0.0).all():
+        raise InvalidInput("delta must be above 0; without it the rate is etc_ldp's.")
+    return np.asarray(d * np.sqrt(T * np.log(1.25 / slack)) * np.log(T) / _epsilon(epsilon))[()]
+
+
+def etc_ldp_mixed(d: Numbers, T: Numbers, *, epsilon: Numbers, public: Numbers) -> Array:
+    """sqrt(d T) log(T) / sqrt(p + (1 - p) epsilon^2/d): ETC-LDP-Mixed, with a share p of customers without privacy.
+
+    epsilon^2/d is taken as at most 1: a private record is not worth more than a public one.
+    """
+    d, T = _sizes(d, T)
+    p = _between("public", public, 0.0, 1.0)
+    worth = np.minimum(_epsilon(epsilon) ** 2 / d, 1.0)
+    return np.asarray(np.sqrt(d * T) * np.log(T) / np.sqrt(p + (1.0 - p) * worth))[()]
+
+
+def lower_bound(d: Numbers, T: Numbers) -> Array:
+    """sqrt(d T) / 1728: no policy does better on every lower-bound instance, for T >= 4 d^2 log T (below that, NaN)."""
+    d, T = _sizes(d, T)
+    bound = LOWER_CONSTANT * np.sqrt(d * T)
+    return np.asarray(np.where(4.0 * d * d * np.log(T) <= T, bound, np.nan))[()]
+
+
+def lower_bound_ldp(d: Numbers, T: Numbers, *, epsilon: Numbers) -> Array:
+    """sqrt(14) d sqrt(T) / (774144 epsilon): no epsilon-LDP policy does better, for epsilon < 1 and T large enough.
+
+    Large enough: T >= 1156 d^2 log(T) / epsilon^2, the condition of the proof's first lemma (below that, NaN).
+    """
+    d, T = _sizes(d, T)
+    e = _epsilon(epsilon)
+    bound = PRIVATE_LOWER_CONSTANT * d * np.sqrt(T) / e
+    return np.asarray(np.where((e < 1.0) & (1156.0 * d * d * np.log(T) / e**2 <= T), bound, np.nan))[()]
+
+
+def separation(d: Numbers, T: Numbers) -> Array:
+    """Delta = sqrt(sqrt(d/T) / 3), cut at 1/2: how far apart the lower-bound instances of horizon T are."""
+    d, T = _sizes(d, T)
+    return np.asarray(np.minimum(0.5, np.sqrt(np.sqrt(d / T) / 3.0)))[()]
+
+
+RATES: dict[str, Callable[..., Array]] = {
+    "etc": etc,
+    "etc-doubling": etc,
+    "mle-cycle": etc,
+    "semi-myopic": etc,
+    "supcb": supcb,
+    "supcb-doubling": supcb,
+    "supcb-adversarial": supcb,
+    "ucb": ucb,
+    "ts-wtl": ucb,
+    "ucb-wtl": ucb,
+    "etc-ldp": etc_ldp,
+    "etc-ldp-doubling": etc_ldp,
+    "etc-ldp-approx": etc_ldp_approx,
+    "etc-ldp-mixed": etc_ldp_mixed,
+    "lower-bound": lower_bound,
+    "lower-bound-ldp": lower_bound_ldp,
+}
+
+
+def rate(name: str) -> Callable[..., Array]:
+    """The bound of a policy, by the policy's name."""
+    if name not in RATES:
+        raise unknown("regret bound", name, RATES)
+    return RATES[name]
+
+
+def _sizes(d: Numbers, T: Numbers) -> tuple[Array, Array]:
+    dims, rounds = _between("d", d, 1.0, np.inf), _between("T", T, 1.0, np.inf)
+    return dims, rounds
+
+
+def _epsilon(epsilon: Numbers) -> Array:
+    e = _between("epsilon", epsilon, 0.0, np.inf)
+    if not (e > 0.0).all():
+        raise InvalidInput("epsilon must be above 0.")
+    return e
+
+
+def _between(name: str, value: Any, low: float, high: float) -> Array:
+    try:
+        numbers = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} must be numbers, got {value!r}.") from None
+    if not ((numbers >= low) & (numbers <= high)).all():
+        raise InvalidInput(f"{name} must lie between {low:g} and {high:g}, got {value!r}.")
+    return numbers
