@@ -24,6 +24,12 @@ LOWER_CONSTANT = 1.0 / 1728.0  # c / 576 with c = 1/3
 PRIVATE_LOWER_CONSTANT = float(np.sqrt(14.0)) / 774_144.0
 
 
+def minimax(d: Numbers, T: Numbers) -> Array:
+    """sqrt(d T): the order no policy can beat without privacy, and which ETC and supCB reach up to logarithms."""
+    d, T = _sizes(d, T)
+    return np.asarray(np.sqrt(d * T))[()]
+
+
 def etc(d: Numbers, T: Numbers) -> Array:
     """sqrt(d T log T): ETC, ETC-Doubling and the modified MLE-Cycle and Semi-Myopic."""
     d, T = _sizes(d, T)
@@ -107,6 +113,7 @@ RATES: dict[str, Callable[..., Array]] = {
     "etc-ldp-doubling": etc_ldp,
     "etc-ldp-approx": etc_ldp_approx,
     "etc-ldp-mixed": etc_ldp_mixed,
+    "minimax": minimax,
     "lower-bound": lower_bound,
     "lower-bound-ldp": lower_bound_ldp,
 }

@@ -1,10 +1,11 @@
-"""What people type: ``hushprice demo | simulate | compare | list``."""
+"""What people type: ``hushprice demo | simulate | compare | scaling | list``."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +14,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hushprice import markets, plots, policies
-from hushprice.cli.show import Output, progress_bar, show
-from hushprice.cli.words import Study, load_policies, options_of
+from hushprice import markets, plots, policies, theory
+from hushprice.cli.show import Output, progress_bar, show, show_scaling
+from hushprice.cli.words import Study, load_policies, options_of, whole_numbers
 from hushprice.errors import HushpriceError, InvalidInput, positive_int
-from hushprice.simulation import compare
+from hushprice.simulation import compare, scale
 from hushprice.version import __version__
 
 app = typer.Typer(
@@ -34,11 +35,16 @@ PolicyWord = Annotated[
 ]
 PolicyWords = Annotated[
     list[str],
-    typer.Argument(help="Policies, with options after a colon. Default: all that learn.", show_default=False),
+    typer.Argument(
+        help="Policies, with options after a colon. Default: a choice of those that learn.", show_default=False
+    ),
 ]
-MarketName = Annotated[str, typer.Option("--market", "-m", help="Market: s1, s2 or wide.")]
+MarketName = Annotated[str, typer.Option("--market", "-m", help="Market: s1, s2, wide, a1, a2 or lower-bound.")]
 Dim = Annotated[int, typer.Option("--dim", "-d", help="Number d of features.")]
-FamilyName = Annotated[str, typer.Option("--family", help="True demand: logistic, linear or poisson.")]
+FamilyName = Annotated[
+    str | None,
+    typer.Option("--family", help="True demand: logistic, linear or poisson.", show_default="the market's"),
+]
 Horizon = Annotated[int, typer.Option("--horizon", "-T", help="Customers per replication.")]
 Replications = Annotated[int, typer.Option("--replications", "-n", help="Replications.")]
 SeedOption = Annotated[int, typer.Option("--seed", "-s", help="Seed: same seed, same customers, same numbers.")]
@@ -49,6 +55,9 @@ Prices = Annotated[
 ]
 Cost = Annotated[float, typer.Option("--cost", help="Unit cost: (price - cost) times demand is earned.")]
 Load = Annotated[Path | None, typer.Option("--load", help="A Python file that registers policies of your own.")]
+RateName = Annotated[
+    str | None, typer.Option("--rate", help="Draw this bound of the theory too: minimax, etc, supcb or ucb.")
+]
 Plot = Annotated[Path | None, typer.Option("--plot", "-p", help="Draw to this file (.png, .svg or .pdf).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")]
@@ -59,7 +68,7 @@ def simulate(
     policy: PolicyWord,
     market: MarketName = "s1",
     dim: Dim = 4,
-    family: FamilyName = "logistic",
+    family: FamilyName = None,
     prices: Prices = None,
     cost: Cost = 0.0,
     horizon: Horizon = 10_000,
@@ -69,6 +78,7 @@ def simulate(
     engine: Engine = None,
     load: Load = None,
     plot: Plot = None,
+    rate: RateName = None,
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
@@ -78,7 +88,7 @@ def simulate(
     """
     output = Output.choose(json, csv)
     study = _study([policy], load, market, dim, family, horizon, prices, cost)
-    _run(study, horizon, replications, seed, workers, engine, plot, output)
+    _run(study, horizon, replications, seed, workers, engine, plot, rate, output)
 
 
 @app.command(name="compare")
@@ -86,7 +96,7 @@ def compare_command(
     policy: PolicyWords = [],  # noqa: B006 (Typer wants a list)
     market: MarketName = "s1",
     dim: Dim = 4,
-    family: FamilyName = "logistic",
+    family: FamilyName = None,
     prices: Prices = None,
     cost: Cost = 0.0,
     horizon: Horizon = 10_000,
@@ -96,6 +106,7 @@ def compare_command(
     engine: Engine = None,
     load: Load = None,
     plot: Plot = None,
+    rate: RateName = None,
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
@@ -103,10 +114,64 @@ def compare_command(
 
     Example: hushprice compare etc mle-cycle mle-cycle:variant=original fixed-price --market wide --plot regret.png
     """
-    words = policy or ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "greedy"]
+    words = policy or ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "ucb", "ts-wtl", "greedy"]
     output = Output.choose(json, csv)
     study = _study(words, load, market, dim, family, horizon, prices, cost)
-    _run(study, horizon, replications, seed, workers, engine, plot, output)
+    _run(study, horizon, replications, seed, workers, engine, plot, rate, output)
+
+
+@app.command()
+def scaling(
+    policy: Annotated[list[str], typer.Argument(help="Policies, with options after a colon.")],
+    market: MarketName = "s1",
+    dims: Annotated[str, typer.Option("--dims", "-d", help="Numbers d of features, as 1,4,9.")] = "1,4,9",
+    horizons: Annotated[
+        str, typer.Option("--horizons", "-T", help="Horizons T, as 10000,40000.")
+    ] = "10000,40000,90000",
+    offset: Annotated[float, typer.Option("--offset", help="Known power of log T in the regret.")] = 0.5,
+    family: FamilyName = None,
+    prices: Prices = None,
+    cost: Cost = 0.0,
+    replications: Replications = 50,
+    seed: SeedOption = 0,
+    workers: Workers = -1,
+    engine: Engine = None,
+    load: Load = None,
+    plot: Plot = None,
+    rate: RateName = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Fit how regret grows: log regret = c + slope_d log d + slope_T log T + offset log log T.
+
+    Example: hushprice scaling etc ucb --market s1 --dims 1,4 --horizons 10000,40000 --plot growth.png
+    """
+    output = Output.choose(json, csv)
+    _check_picture(plot, rate)
+    grid = {"dims": whole_numbers("--dims", dims), "horizons": whole_numbers("--horizons", horizons)}
+    if load is not None:
+        load_policies(load)
+    count = positive_int("replications", replications)
+
+    def cell(word: str, d: int, T: int) -> Study:
+        return Study.of([word], market=market, dim=d, family=family, horizon=T, prices=prices, cost=cost)
+
+    for word in policy:  # a mistake in any of them is told before work begins
+        for d in grid["dims"]:
+            cell(word, d, grid["horizons"][0])
+    console = Console(stderr=output is not Output.TABLE)
+    cells = len(policy) * len(grid["dims"]) * len(grid["horizons"])
+    with progress_bar(console, cells * count) as advance:
+        studies = {
+            word: scale(
+                partial(cell, word), **grid, offset=offset, replications=count, seed=seed, workers=workers,
+                engine=engine, progress=advance,
+            )
+            for word in policy
+        }  # fmt: skip
+    show_scaling(console, studies, output)
+    if plot is not None:
+        console.print(f"Picture: {escape(str(plots.save(plots.growth(studies, rate=rate), plot)))}")
 
 
 @app.command()
@@ -182,6 +247,14 @@ def list_command(
     console.print(table)
 
 
+def _check_picture(plot: Path | None, rate: str | None) -> None:
+    """Refuse a picture that cannot be drawn before any work is done."""
+    if plot is not None:
+        plots.check_file(plot)
+    if rate is not None:
+        theory.rate(rate)(1.0, 3.0)
+
+
 def _command() -> str:
     """How this command was called, for a hint that can be pasted."""
     called = sys.argv[0]
@@ -208,7 +281,7 @@ def _study(
     load: Path | None,
     market: str,
     dim: int,
-    family: str,
+    family: str | None,
     horizon: int,
     prices: tuple[float, float] | None,
     cost: float,
@@ -226,10 +299,10 @@ def _run(
     workers: int,
     engine: str | None,
     plot: Path | None,
+    rate: str | None,
     output: Output,
 ) -> None:
-    if plot is not None:
-        plots.check_file(plot)
+    _check_picture(plot, rate)
     positive_int("replications", replications)
     positive_int("horizon", horizon)
     console = Console(stderr=output is not Output.TABLE)
@@ -246,7 +319,7 @@ def _run(
         )
     show(console, results, output)
     if plot is not None:
-        console.print(f"Picture: {escape(str(plots.save(plots.overview(results), plot)))}")
+        console.print(f"Picture: {escape(str(plots.save(plots.overview(results, rate=rate), plot)))}")
 
 
 def main() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 
@@ -13,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from hushprice.errors import InvalidInput
-from hushprice.simulation import Comparison
+from hushprice.simulation import Comparison, Scaling
 
 
 class Output(Enum):
@@ -54,6 +57,37 @@ def show(console: Console, results: Comparison, output: Output) -> None:
         typer.echo(results.to_csv(), nl=False)
     else:
         console.print(_table(results, console.width))
+
+
+def show_scaling(console: Console, studies: Mapping[str, Scaling], output: Output) -> None:
+    """Print mean regrets by d and T, and the fitted slopes."""
+    plain = {label: study.to_dict() for label, study in studies.items()}
+    if output is Output.JSON:
+        typer.echo(json.dumps(plain, indent=2))
+        return
+    if output is Output.CSV:
+        rows = [{"label": label} | cell for label, study in plain.items() for cell in study["cells"]]
+        writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return
+    for label, study in studies.items():
+        one = study.results[0]
+        horizons = sorted({r.horizon for r in study.results})
+        table = Table(title=f"{escape(label)}, {one.market}: mean regret", title_justify="left")
+        table.add_column("d", justify="right")
+        for T in horizons:
+            table.add_column(f"T = {T:,}", justify="right")
+        for d in sorted({r.dim for r in study.results}):
+            by_horizon = {r.horizon: r.summary().mean for r in study.results if r.dim == d}
+            table.add_row(str(d), *(_amount(by_horizon[T]) for T in horizons))
+        console.print(table)
+        slopes = [
+            f"{name}^{slope:.2f}" + (f" (se {se:.2f})" if se == se else "")
+            for name, slope, se in (("d", study.slope_d, study.se_d), ("T", study.slope_T, study.se_T))
+            if slope == slope
+        ]
+        console.print(f"  grows like {' '.join(slopes)} (log T)^{study.offset:g}\n", highlight=False)
 
 
 Row = dict[str, str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,11 @@ class Study:
 
     policies: dict[str, Policy]
     market: Market
+
+    def __iter__(self) -> Iterator[Any]:
+        """(policy, market) of a study of one policy."""
+        (policy,) = self.policies.values()
+        return iter((policy, self.market))
 
     @classmethod
     def of(
@@ -100,6 +105,17 @@ def load_policies(file: Path) -> None:
         raise InvalidInput(f"{file} failed to load: {type(problem).__name__}: {problem}") from problem
     finally:
         del sys.modules[spec.name]
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """Numbers from ``1,4,9``."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise InvalidInput(f"{option} takes whole numbers of at least 1 with commas between them, got {text!r}.")
+    numbers = [int(part) for part in parts]
+    if len(set(numbers)) < len(numbers):
+        raise InvalidInput(f"{option} names a number twice: {text!r}.")
+    return numbers
 
 
 def _value(text: str) -> int | float | str:

@@ -50,19 +50,13 @@ def _worth(code, g, p, cost):
 
 
 @inlined
-def _slope(code, g, g1, gap):
-    """A function with the sign of F'(p); gap = p - cost."""
-    return g + gap * g1 if code == LINEAR else 1.0 + gap * _rho(code, g) * g1
-
-
-@inlined
-def _bend(code, g, g1, g2, gap):
-    """The derivative of :func:`_slope`."""
+def _slope(code, g, g1, g2, gap):
+    """(A function with the sign of F'(p), its derivative); gap = p - cost."""
     if code == LINEAR:
-        return 2.0 * g1 + gap * g2
+        return g + gap * g1, 2.0 * g1 + gap * g2
     rho = _rho(code, g)
     kappa = 1.0 - rho if code == LOGISTIC else 0.0
-    return rho * (g1 + gap * (g2 - g1 * g1 * kappa))
+    return 1.0 + gap * rho * g1, rho * (g1 + gap * (g2 - g1 * g1 * kappa))
 
 
 @inlined
@@ -74,20 +68,23 @@ def _span(x0, x1, y0, y1):
 
 @compiled
 def _peak(code, a, b, alpha, q0, q1, q2, cost, left, right):
-    """The root of the falling slope in [left, right], by Newton's method kept inside by bisection."""
+    """The root of the falling slope in [left, right], by Newton's method kept inside by bisection.
+
+    Once a step is below 1e-9 of the range the next would be below 1e-17, so it is the last.
+    """
+    close = 1e-9 * (right - left)
     p = 0.5 * (left + right)
     for _ in range(200):
         g, g1, g2 = _index(a, b, alpha, q0, q1, q2, p)
-        f = _slope(code, g, g1, p - cost)
-        if f > 0.0:
+        slope, bend = _slope(code, g, g1, g2, p - cost)
+        if slope > 0.0:
             left = p
         else:
             right = p
-        bend = _bend(code, g, g1, g2, p - cost)
-        t = p - f / bend if bend < 0.0 else left
+        t = p - slope / bend if bend < 0.0 else left
         if not left < t < right:
             t = 0.5 * (left + right)
-        if abs(t - p) <= 4e-16 * abs(p):
+        if abs(t - p) <= close:
             return t
         p = t
     return p

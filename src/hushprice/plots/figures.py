@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 
@@ -12,12 +12,14 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from hushprice.errors import HushpriceError, InvalidInput
+from hushprice import theory
+from hushprice.errors import Array, HushpriceError, InvalidInput
 from hushprice.simulation import Result
 
 Results = Mapping[str, Result]
 # Okabe & Ito's palette, readable without colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5F4690", "#8C8C8C", "#000000")
+REFERENCE = "#555555"
 FORMATS = (".png", ".svg", ".pdf")
 DUST = 1e-6  # a regret this small is rounding
 WIDELY = 5.0  # a ratio of mean regrets that one linear axis cannot show
@@ -45,10 +47,19 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
     return target
 
 
-def regret_paths(results: Results, axes: Axes, *, log: bool = False) -> None:
+Rate = str | Callable[..., Array]
+
+
+def bound_of(rate: Rate) -> tuple[str, Callable[..., Array]]:
+    """A name for the legend and the function of (d, T), from a bound of :mod:`hushprice.theory` or any function."""
+    return (f"{rate} rate", theory.rate(rate)) if isinstance(rate, str) else ("reference rate", rate)
+
+
+def regret_paths(results: Results, axes: Axes, *, log: bool = False, rate: Rate | None = None) -> None:
     """Mean cumulative regret over the rounds, with the paper's band of three standard errors.
 
-    With ``log``, both axes are logarithmic, so that regrets of order sqrt(T) and T show as slopes 1/2 and 1.
+    With ``log``, both axes are logarithmic, so that regrets of order sqrt(T) and T show as slopes 1/2 and 1. ``rate``,
+    a bound of :mod:`hushprice.theory` by name or a function of (d, T), is drawn dotted to meet the first policy.
     """
     for colour, (label, result) in zip(_colours(results), results.items(), strict=True):
         mean = np.where(result.path_mean() > DUST, result.path_mean(), 0.0)
@@ -58,6 +69,13 @@ def regret_paths(results: Results, axes: Axes, *, log: bool = False) -> None:
             reach = 3.0 * result.path_sd() / np.sqrt(result.replications)
             low = np.maximum(mean - reach, 0.05 * mean)
             axes.fill_between(rounds, low, mean + reach, color=colour, alpha=0.2, linewidth=0)
+    if rate is not None:
+        name, bound = bound_of(rate)
+        first = next(iter(results.values()))
+        rounds = first.checkpoints[first.checkpoints >= 3]
+        if len(rounds):
+            meets = first.path_mean()[-1] / bound(first.dim, rounds[-1])
+            axes.plot(rounds, meets * bound(first.dim, rounds), ":", color=REFERENCE, label=name)
     axes.set_xlabel("customers")
     axes.set_ylabel("regret (revenue lost so far)")
     if log:
@@ -67,8 +85,8 @@ def regret_paths(results: Results, axes: Axes, *, log: bool = False) -> None:
         axes.set_ylim(bottom=0)
     axes.set_xlim(0 if not log else None, max(int(r.checkpoints[-1]) for r in results.values()))
     for axis in (axes.xaxis, axes.yaxis):
-        _ticks(axis, log)
-    _finish(axes)
+        short_ticks(axis, log)
+    finish(axes)
 
 
 def box_plots(results: Results, axes: Axes, *, log: bool = False) -> None:
@@ -90,11 +108,11 @@ def box_plots(results: Results, axes: Axes, *, log: bool = False) -> None:
         axes.set_xscale("log")
     else:
         axes.set_xlim(left=0)
-    _ticks(axes.xaxis, log)
-    _finish(axes)
+    short_ticks(axes.xaxis, log)
+    finish(axes)
 
 
-def overview(results: Results, *, title: str | None = None) -> Figure:
+def overview(results: Results, *, title: str | None = None, rate: Rate | None = None) -> Figure:
     """Regret paths on the left, box plots on the right; on logarithmic scales when the regrets differ widely."""
     if not results:
         raise InvalidInput("There are no results to draw.")
@@ -103,7 +121,7 @@ def overview(results: Results, *, title: str | None = None) -> Figure:
     log = max(final) > WIDELY * min(final) and min(final) > 1e-6 * max(final)
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
-    regret_paths(results, left, log=log)
+    regret_paths(results, left, log=log, rate=rate)
     left.legend(frameon=False, loc="upper left")
     box_plots(results, right, log=log)
     one = next(iter(results.values()))
@@ -124,13 +142,15 @@ def _short(value: float, _position: int | None = None) -> str:
     return f"{value / 1e3:g}k" if abs(value) >= 1e4 else f"{value:g}"
 
 
-def _ticks(axis: Axis, log: bool) -> None:
+def short_ticks(axis: Axis, log: bool) -> None:
+    """Few ticks with short labels."""
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if log else MaxNLocator(5))
     axis.set_major_formatter(FuncFormatter(_short))
     axis.set_minor_formatter(NullFormatter())
 
 
-def _finish(axes: Axes) -> None:
+def finish(axes: Axes) -> None:
+    """A light grid and no box."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.grid(alpha=0.25, linewidth=0.6)

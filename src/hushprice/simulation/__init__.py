@@ -2,6 +2,19 @@
 
 from hushprice.simulation.engine import Trace, replicate, streams
 from hushprice.simulation.results import Comparison, Result, Summary
+from hushprice.simulation.scaling import Scaling, fit_scaling, scale
 from hushprice.simulation.simulate import compare, simulate
 
-__all__ = ["Comparison", "Result", "Summary", "Trace", "compare", "replicate", "simulate", "streams"]
+__all__ = [
+    "Comparison",
+    "Result",
+    "Scaling",
+    "Summary",
+    "Trace",
+    "compare",
+    "fit_scaling",
+    "replicate",
+    "scale",
+    "simulate",
+    "streams",
+]

@@ -1,0 +1,102 @@
+"""How regret and computing time grow with the horizon and the dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from hushprice.errors import InvalidInput
+from hushprice.plots.figures import COLOURS, REFERENCE, Rate, bound_of, finish, short_ticks
+from hushprice.simulation import Result, Scaling
+
+Studies = Mapping[str, Scaling]
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+
+
+def _lines(studies: Studies) -> list[tuple[str, int, str, str, list[Result]]]:
+    """(label, d, colour, marker, results by T): a colour a policy, a marker a dimension."""
+    dims = sorted({r.dim for study in studies.values() for r in study.results})
+    lines = []
+    for (i, (label, study)), (j, d) in product(enumerate(studies.items()), enumerate(dims)):
+        cells = sorted((r for r in study.results if r.dim == d), key=lambda r: r.horizon)
+        if cells:
+            lines.append((label, d, COLOURS[i % len(COLOURS)], MARKERS[j % len(MARKERS)], cells))
+    return lines
+
+
+def scaling_fit(studies: Studies, axes: Axes, *, rate: Rate | None = None) -> None:
+    """Mean regret over T on log-log axes, three standard errors up and down, with the fitted lines.
+
+    ``rate``: a bound of :mod:`hushprice.theory` by name, or a function of (d, T), drawn dotted through the first
+    policy's first point of each dimension.
+    """
+    drawn = set()
+    for label, d, colour, marker, cells in _lines(studies):
+        T, mean = np.array([r.horizon for r in cells]), np.array([r.regret.mean() for r in cells])
+        reach = [3.0 * r.summary().se if r.replications > 1 else 0.0 for r in cells]
+        axes.errorbar(T, mean, yerr=np.minimum(reach, 0.95 * mean), fmt=marker, color=colour, markersize=5, linewidth=1)
+        smooth = np.geomspace(T[0], T[-1], 50)
+        axes.plot(smooth, studies[label].predict(d, smooth), color=colour, linewidth=1.2)
+        if rate is not None and d not in drawn:
+            drawn.add(d)
+            bound = bound_of(rate)[1]
+            axes.plot(smooth, mean[0] * bound(d, smooth) / bound(d, T[0]), ":", color=REFERENCE, linewidth=1.4)
+    axes.set_ylabel("mean regret at T")
+    slopes = {
+        label: ", ".join(
+            f"{name} {slope:.2f}" for name, slope in (("d", study.slope_d), ("T", study.slope_T)) if np.isfinite(slope)
+        )
+        for label, study in studies.items()
+    }
+    handles = [
+        Line2D([], [], color=COLOURS[i % len(COLOURS)], label=f"{label} (slopes {slopes[label]})")
+        for i, label in enumerate(studies)
+    ]
+    if rate is not None:
+        handles.append(Line2D([], [], color=REFERENCE, linestyle=":", label=bound_of(rate)[0]))
+    axes.legend(handles=handles, frameon=False, fontsize=8, loc="upper left")
+    _log_axes(axes)
+
+
+def computation_time(studies: Studies, axes: Axes) -> None:
+    """Mean seconds a replication over T on log-log axes, three standard errors up and down."""
+    shown = {}
+    for _, d, colour, marker, cells in _lines(studies):
+        T, mean = np.array([r.horizon for r in cells]), np.array([r.seconds.mean() for r in cells])
+        n = cells[0].replications
+        reach = np.array([3.0 * r.seconds.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0 for r in cells])
+        axes.errorbar(
+            T, mean, yerr=np.minimum(reach, 0.95 * mean), fmt=f"{marker}-", color=colour, markersize=5, linewidth=1
+        )
+        shown[d] = Line2D([], [], color=REFERENCE, linestyle="", marker=marker, label=f"d = {d}")
+    axes.set_ylabel("seconds a replication")
+    axes.legend(handles=list(shown.values()), frameon=False, fontsize=8, loc="upper left")
+    _log_axes(axes)
+
+
+def growth(studies: Studies, *, rate: Rate | None = None, title: str | None = None) -> Figure:
+    """Regret with its scaling fit on the left, computing time on the right."""
+    if not studies:
+        raise InvalidInput("There are no results to draw.")
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    scaling_fit(studies, left, rate=rate)
+    computation_time(studies, right)
+    one = next(iter(studies.values())).results[0]
+    words = title or f"market {one.market}, {one.replications} replications (bars: 3 standard errors)"
+    figure.suptitle(words, x=0.01, ha="left", fontsize=12)
+    return figure
+
+
+def _log_axes(axes: Axes) -> None:
+    axes.set_xlabel("horizon T")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        short_ticks(axis, True)
+    finish(axes)

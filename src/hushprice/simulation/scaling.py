@@ -1,0 +1,128 @@
+"""How regret grows with d and T: least squares of log(mean regret) on log d and log T with a known log-log offset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hushprice.errors import Array, InvalidInput, finite, positive_int
+from hushprice.simulation.results import Result
+from hushprice.simulation.simulate import Progress, simulate
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scaling:
+    """log(mean regret) = intercept + slope_d log d + slope_T log T + offset log log T, fitted to results.
+
+    ``se_d`` and ``se_T`` are the standard errors of the least squares, NaN when there are no more points than
+    coefficients. A slope is NaN when its variable never varies.
+    """
+
+    results: tuple[Result, ...]
+    offset: float
+    intercept: float
+    slope_d: float
+    slope_T: float  # noqa: N815 (the paper's T)
+    se_d: float
+    se_T: float  # noqa: N815
+
+    def __repr__(self) -> str:
+        return (
+            f"<Scaling of {self.results[0].policy} in {self.results[0].market}: regret grows like "
+            f"d^{self.slope_d:.2f} T^{self.slope_T:.2f} (log T)^{self.offset:g}>"
+        )
+
+    def predict(self, d: Any, T: Any) -> Array:
+        """The fitted regret."""
+        slopes = np.nan_to_num([self.slope_d, self.slope_T])
+        log_T = np.log(T)
+        return np.asarray(np.exp(self.intercept + slopes[0] * np.log(d) + slopes[1] * log_T) * log_T**self.offset)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Slopes and the mean regret of every cell, as plain data."""
+        numbers = ("offset", "intercept", "slope_d", "slope_T", "se_d", "se_T")
+        plain: dict[str, Any] = {name: _plain(getattr(self, name)) for name in numbers}
+        return plain | {"cells": [_cell(r) for r in self.results]}
+
+
+def _cell(result: Result) -> dict[str, Any]:
+    s = result.summary()
+    names = ("policy", "market", "dim", "horizon", "replications", "mean", "sd", "se", "exploration", "seconds")
+    return {name: _plain(getattr(s, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def fit_scaling(results: Iterable[Result], *, offset: float = 0.0) -> Scaling:
+    """Fit the growth of regret to results of one policy at several d or T.
+
+    >>> from hushprice import markets, policies, simulate
+    >>> runs = []
+    >>> for T in (1_000, 4_000, 16_000):
+    ...     policy = policies.ETC(family="logistic", dim=1, prices=(0, 3), horizon=T)
+    ...     runs.append(simulate(policy, markets.s1(dim=1), horizon=T, replications=30, seed=1))
+    >>> 0.3 < fit_scaling(runs, offset=0.5).slope_T < 0.7
+    True
+    """
+    cells = tuple(results)
+    offset = finite("offset", offset)
+    if len({r.policy for r in cells}) != 1 or len({r.market for r in cells}) != 1:
+        raise InvalidInput("A scaling fit needs results of one policy in one market.")
+    d, T = (np.array([getattr(r, name) for r in cells], dtype=float) for name in ("dim", "horizon"))
+    mean = np.array([r.regret.mean() for r in cells])
+    if (mean <= 0.0).any() or (T < 3).any():
+        raise InvalidInput("A scaling fit needs positive regrets and horizons of at least 3.")
+    varies = [len(np.unique(d)) > 1, len(np.unique(T)) > 1]
+    if not any(varies):
+        raise InvalidInput("A scaling fit needs at least two values of d or of T.")
+    columns = [np.ones(len(cells))] + [np.log(v) for v, keep in zip((d, T), varies, strict=True) if keep]
+    design = np.column_stack(columns)
+    response = np.log(mean) - offset * np.log(np.log(T))
+    coefficients, _, rank, _ = np.linalg.lstsq(design, response)
+    if rank < design.shape[1]:
+        raise InvalidInput("d and T vary together in these results: their slopes cannot be told apart.")
+    spare = len(cells) - design.shape[1]
+    residual = response - design @ coefficients
+    variance = residual @ residual / spare if spare > 0 else np.nan
+    errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * variance)
+    slopes, ses, place = [np.nan, np.nan], [np.nan, np.nan], 1
+    for i in (0, 1):
+        if varies[i]:
+            slopes[i], ses[i], place = float(coefficients[place]), float(errors[place]), place + 1
+    return Scaling(
+        results=cells, offset=offset, intercept=float(coefficients[0]),
+        slope_d=slopes[0], slope_T=slopes[1], se_d=ses[0], se_T=ses[1],
+    )  # fmt: skip
+
+
+def scale(
+    cell: Callable[[int, int], Iterable[Any]],
+    *,
+    dims: Sequence[int],
+    horizons: Sequence[int],
+    offset: float = 0.0,
+    replications: int = 100,
+    seed: int = 0,
+    workers: int = 1,
+    engine: str | None = None,
+    progress: Progress | None = None,
+) -> Scaling:
+    """Simulate the policy and market that ``cell(d, T)`` gives, at every d and T, and fit the growth of regret."""
+    if not len(dims) or not len(horizons):
+        raise InvalidInput("Give at least one dim and one horizon.")
+    results = []
+    for d in (positive_int("dim", n) for n in dims):
+        for T in (positive_int("horizon", n) for n in horizons):
+            policy, market = cell(d, T)
+            results.append(
+                simulate(
+                    policy, market, horizon=T, replications=replications, seed=seed, workers=workers, checkpoints=1,
+                    engine=engine, progress=progress,
+                )
+            )  # fmt: skip
+    return fit_scaling(results, offset=offset)
