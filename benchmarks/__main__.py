@@ -1,54 +1,25 @@
-"""``python -m benchmarks table|scaling|greedy|speed|mle|memory|all``: print and keep (hushprice-bench/*.csv)."""
+"""``python -m benchmarks NAME``, or ``all``: print and keep (hushprice-bench/*.csv and *.png)."""
 
 from __future__ import annotations
 
-import csv
 import math
 import resource
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
 import hushprice as hp
-from benchmarks.published import DIMS, ETC_SLOPES, HORIZON, REPLICATIONS, TABLE
+from benchmarks import bounds
+from benchmarks.common import Count, Rows, Workers, build, console, report
+from benchmarks.published import DIMS, HORIZON, REPLICATIONS, SLOPES, TABLE
 from hushprice.cli.show import progress_bar
+from hushprice.simulation import scale
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
-console = Console(width=150)
-OUT = Path("hushprice-bench")
-
-Workers = Annotated[int, typer.Option(help="Processes; -1 for all cores.")]
-Count = Annotated[int, typer.Option(help="Replications a cell.")]
-Rows = list[dict[str, Any]]
-
-
-def build(name: str, dim: int, **options: Any) -> hp.policies.Policy:
-    return hp.policies.build(name, family="logistic", dim=dim, prices=(0, 3), **options)
-
-
-def report(name: str, title: str, rows: Rows) -> None:
-    """Print rows as a table and keep them as CSV."""
-    table = Table(title=title, title_justify="left")
-    for column in rows[0]:
-        table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")
-    for row in rows:
-        table.add_row(*(f"{v:.4g}" if isinstance(v, float) and abs(v) < 10 else _plain(v) for v in row.values()))
-    console.print(table)
-    OUT.mkdir(exist_ok=True)
-    with (OUT / f"{name}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def _plain(value: Any) -> str:
-    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+app.add_typer(bounds.app)
 
 
 @app.command()
@@ -96,29 +67,27 @@ def scaling(replications: Count = 100, workers: Workers = -1) -> None:
     with progress_bar(console, 4 * len(DIMS) * len(horizons) * replications) as advance:
         for market in ("s1", "s2"):
             for ridge in (0.1, 1.0):
-                design, response = [], []
-                for dim in DIMS:
-                    for T in horizons:
-                        result = hp.simulate(
-                            build("etc", dim, ridge=ridge, horizon=T),
-                            hp.markets.get(market)(dim=dim),
-                            horizon=T,
-                            replications=replications,
-                            seed=2,
-                            workers=workers,
-                            progress=advance,
-                        )
-                        design.append((1.0, math.log(dim), math.log(T)))
-                        response.append(math.log(result.regret.mean()) - 0.5 * math.log(math.log(T)))
-                slope = np.linalg.lstsq(np.array(design), np.array(response))[0]
-                paper = ETC_SLOPES[market]
+                study = scale(
+                    lambda d, T, market=market, ridge=ridge: (  # type: ignore[misc]
+                        build("etc", d, ridge=ridge, horizon=T),
+                        hp.markets.get(market)(dim=d),
+                    ),
+                    dims=DIMS,
+                    horizons=horizons,
+                    offset=0.5,
+                    replications=replications,
+                    seed=2,
+                    workers=workers,
+                    progress=advance,
+                )
+                paper = SLOPES["etc"][market]
                 rows.append(
                     {
                         "market": market,
                         "ridge": ridge,
-                        "slope in d": float(slope[1]),
+                        "slope in d": study.slope_d,
                         "paper d": paper[0],
-                        "slope in T": float(slope[2]),
+                        "slope in T": study.slope_T,
                         "paper T": paper[1],
                     }
                 )
@@ -257,6 +226,10 @@ def everything(replications: Count = 200) -> None:
     """Everything, the quick ones first."""
     speed()
     mle()
+    bounds.seconds()
+    bounds.lower()
+    bounds.adversarial()
+    bounds.supcb()
     greedy()
     scaling()
     memory()

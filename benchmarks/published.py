@@ -29,5 +29,8 @@ TABLE: dict[str, dict[int, tuple[float, float, float]]] = {
 }
 REPLICATIONS = 500
 
-# market -> slopes of log(mean regret) in log d and log T, with the offset 0.5 log log T
-ETC_SLOPES = {"s1": (0.48, 0.49), "s2": (0.51, 0.45)}
+# policy -> market -> slopes of log(mean regret) in log d and log T; with the offset 0.5 log log T (ETC), 1.5 (supCB)
+SLOPES = {
+    "etc": {"s1": (0.48, 0.49), "s2": (0.51, 0.45)},
+    "supcb": {"s1": (0.50, 0.49), "s2": (0.47, 0.51)},
+}
