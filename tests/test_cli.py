@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hushprice.cli import app
+from hushprice.cli import app, main
 
 QUICK = ["--horizon", "600", "--replications", "3", "--workers", "1"]
 
@@ -52,8 +52,34 @@ def test_one_replication_is_valid_json() -> None:
 
 def test_compare_as_csv_defaults_to_the_policies_that_learn() -> None:
     rows = list(csv.DictReader(io.StringIO(run("compare", "--csv", *QUICK))))
-    assert [row["label"] for row in rows] == ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "greedy"]
+    names = ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "ucb", "ts-wtl", "greedy"]
+    assert [row["label"] for row in rows] == names
     assert float(rows[0]["mean"]) > 0
+
+
+GRID = ["--dims", "1,2", "--horizons", "300,600", "--replications", "3", "--workers", "1"]
+
+
+def test_scaling_prints_tables_and_slopes(tmp_path: Path) -> None:
+    picture = tmp_path / "growth.png"
+    out = run("scaling", "etc", "supcb:width_scale=0.1", "--plot", str(picture), "--rate", "minimax", *GRID)
+    assert "T = 600" in out
+    assert out.count("grows like d^") == 2
+    assert picture.stat().st_size > 10_000
+
+
+def test_scaling_for_machines() -> None:
+    data = json.loads(run("scaling", "ucb", "--market", "lower-bound", "--offset", "1", "--json", *GRID))
+    assert len(data["ucb"]["cells"]) == 4
+    assert data["ucb"]["offset"] == 1
+    rows = list(csv.DictReader(io.StringIO(run("scaling", "etc", "--csv", *GRID))))
+    assert [(row["dim"], row["horizon"]) for row in rows] == [("1", "300"), ("1", "600"), ("2", "300"), ("2", "600")]
+
+
+def test_markets_bring_their_own_family_and_horizon() -> None:
+    data = json.loads(run("simulate", "ucb", "--market", "lower-bound", "--dim", "2", "--json", *QUICK))
+    assert data["ucb"]["config"]["family"]["name"] == "linear"
+    assert data["ucb"]["config"]["prices"] == [1 / 3, 1.5]
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
@@ -136,16 +162,35 @@ def test_list_names_everything() -> None:
         (["simulate", "etc", "--load", "missing.py"], "missing.py"),
         (["simulate", "etc", "--plot", "."], "must end in"),
         (["list", "nothing"], "policy"),
+        (["simulate", "ucb:width_scale=-1"], "width_scale"),
+        (["simulate", "ucb-wtl:samples=0"], "samples"),
+        (["simulate", "ucb", "--market", "a1", "--dim", "3"], "even"),
+        (["simulate", "etc", "--market", "lower-bound", "--family", "logistic"], "linear"),
+        (["simulate", "etc", "--rate", "slow"], "regret bound"),
+        (["scaling", "etc", "--dims", "1,x"], "--dims"),
+        (["scaling", "etc", "--horizons", "100,100"], "twice"),
+        (["scaling", "etc", "--dims", "1", "--horizons", "100"], "two values"),
+        (["scaling", "etcc"], "Did you mean 'etc'"),
     ],
 )
-def test_mistakes_get_one_clear_line_and_exit_code_2(words: list[str], says: str) -> None:
-    result = shell(*words)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    text = " ".join(result.stderr.split())
+def test_mistakes_get_one_clear_line_and_exit_code_2(
+    words: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hushprice", *words])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    assert exit_.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    text = " ".join(printed.err.split())
     assert text.startswith("error:")
     assert says in text
-    assert "Traceback" not in text
+
+
+def test_a_mistake_in_a_real_process_leaves_no_traceback() -> None:
+    result = shell("simulate", "etcc")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "Traceback" not in result.stderr
 
 
 def test_demo_leaves_pictures_and_tables(tmp_path: Path) -> None:

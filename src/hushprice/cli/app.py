@@ -18,7 +18,7 @@ from hushprice import markets, plots, policies, theory
 from hushprice.cli.show import Output, progress_bar, show, show_scaling
 from hushprice.cli.words import Study, load_policies, options_of, whole_numbers
 from hushprice.errors import HushpriceError, InvalidInput, positive_int
-from hushprice.simulation import compare, scale
+from hushprice.simulation import check_grid, compare, scale
 from hushprice.version import __version__
 
 app = typer.Typer(
@@ -149,6 +149,7 @@ def scaling(
     output = Output.choose(json, csv)
     _check_picture(plot, rate)
     grid = {"dims": whole_numbers("--dims", dims), "horizons": whole_numbers("--horizons", horizons)}
+    check_grid(**grid)
     if load is not None:
         load_policies(load)
     count = positive_int("replications", replications)

@@ -20,6 +20,9 @@ from hushprice.estimation import RunningEstimator, StageEstimators
 from hushprice.kernels import bounds as kernel
 from hushprice.policies.base import FOREVER, Bounds, Customers, Device, Params, Phase, Policy, Quotes, Records, Server
 
+LARGEST_BOUNDS = 1000  # dim; every stage holds two matrices of (2 d)^2 numbers
+LONGEST = 53  # episodes: 2^53 rounds
+
 
 def loglog(T: float) -> float:
     """log log T, for the paper's widths; below 16 as at 16, where it is about 1."""
@@ -48,13 +51,18 @@ class BoundPolicy(Policy):
     """Prices from confidence bounds. ``width_scale`` multiplies their width; 1 is the width in the paper."""
 
     phase: ClassVar[Phase]
-    draws: ClassVar[int] = 0  # random numbers a price takes
 
     width_scale: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        positive_int("dim", self.dim, maximum=LARGEST_BOUNDS)
         self._set("width_scale", finite("width_scale", self.width_scale, minimum=0.0, maximum=1e6))
+
+    @property
+    def draws(self) -> int:
+        """Random numbers a price takes."""
+        return 0
 
     @abstractmethod
     def plan(self, k: int) -> Plan:
@@ -102,6 +110,7 @@ class BoundServer(Server):
 
     def __init__(self, policy: BoundPolicy) -> None:
         self.policy = policy
+        self.version = 1  # of the parameters: goes up with every offer and every report
         self._begin(1, 1)
 
     def _begin(self, k: int, first: int) -> None:
@@ -116,12 +125,10 @@ class BoundServer(Server):
 
     @property
     def params(self) -> Params:
-        plan, records = self.plan, self.stages.records
-        version = FOREVER // 2**22 * self.k + self.t + sum(records)
-        busiest = int(np.argmax(records))
+        plan, busiest = self.plan, int(np.argmax(self.stages.records))
         if self.t < plan.explore:
             return Params(
-                version=version,
+                version=self.version,
                 phase=Phase.GRID,
                 theta=self.stages.members[busiest].published,
                 level=float(plan.arms),
@@ -130,7 +137,7 @@ class BoundServer(Server):
             )
         theta, inverse = self.stages.bounds()
         return Params(
-            version=version,
+            version=self.version,
             phase=self.policy.phase,
             theta=theta[busiest],
             learn=True,
@@ -150,11 +157,13 @@ class BoundServer(Server):
 
     def advance(self, n: int) -> None:
         self.t += n
+        self.version += n
         if self.t >= self.plan.length:
             self._begin(self.k + 1, self.first + self.plan.stages)
 
     def absorb(self, reports: Records) -> None:
         """Learn from reports; those for a stage of an earlier episode come too late."""
+        self.version += len(reports.y)
         for number in np.unique(reports.stage):
             s, rows = int(number) - self.first, reports.stage == number
             if 0 <= s < self.plan.stages:
@@ -179,17 +188,18 @@ class BoundServer(Server):
         return prices, int(np.count_nonzero(stages))
 
     def state(self) -> dict[str, Any]:
-        return {"k": self.k, "first": self.first, "t": self.t, "stages": self.stages.state()}
+        counts = {"version": self.version, "k": self.k, "first": self.first, "t": self.t}
+        return counts | {"stages": self.stages.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        k, first, t = (_whole(state.get(key)) for key in ("k", "first", "t"))
-        if not 1 <= k <= 62 or not 1 <= first < FOREVER:
+        version, k, first, t = (_whole(state.get(key)) for key in ("version", "k", "first", "t"))
+        if not 1 <= k <= LONGEST or not 1 <= first < FOREVER or not 1 <= version < FOREVER:
             raise SnapshotError("The snapshot does not say which episode it is in.")
         self._begin(k, first)
         if not 0 <= t < self.plan.length:
             raise SnapshotError(f"The snapshot is at round {t} of an episode of {self.plan.length}.")
         self.stages.restore(state["stages"])
-        self.t = t
+        self.t, self.version = t, version
 
 
 def _whole(value: Any) -> int:

@@ -16,8 +16,8 @@ from hushprice.policies.bounds import KnownHorizon, Plan, loglog
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Adversarial(KnownHorizon):
-    """One estimate from every sale, no experiments, and the width of the paper's experiments."""
+class AdversarialPolicy(KnownHorizon):
+    """One estimate from every sale and no experiments, for contexts in any order, with the paper's width."""
 
     @property
     def alpha(self) -> float:
@@ -30,7 +30,7 @@ class _Adversarial(KnownHorizon):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UCB(_Adversarial):
+class UCB(AdversarialPolicy):
     """The price of the largest upper confidence bound on revenue. Regret of order d sqrt(T) log T for any contexts.
 
     The bound has several local maxima in the price; the global one is found (``kernels/optimism.py``).

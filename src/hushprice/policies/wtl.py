@@ -15,23 +15,23 @@ from typing import ClassVar
 
 from hushprice.errors import positive_int
 from hushprice.policies.base import Phase
-from hushprice.policies.ucb import _Adversarial
+from hushprice.policies.ucb import AdversarialPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThompsonWTL(_Adversarial):
+class ThompsonWTL(AdversarialPolicy):
     """Thompson sampling: the greedy price of a theta drawn around the estimate."""
 
     name: ClassVar[str] = "ts-wtl"
     phase: ClassVar[Phase] = Phase.SAMPLE
 
     @property
-    def draws(self) -> int:  # type: ignore[override]
+    def draws(self) -> int:
         return 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class UCBWTL(_Adversarial):
+class UCBWTL(AdversarialPolicy):
     """Optimism by Monte Carlo: of ``samples`` points of the confidence set, the greedy price of the most profitable."""
 
     name: ClassVar[str] = "ucb-wtl"
@@ -43,5 +43,5 @@ class UCBWTL(_Adversarial):
         self._set("samples", positive_int("samples", self.samples, maximum=100_000))
 
     @property
-    def draws(self) -> int:  # type: ignore[override]
+    def draws(self) -> int:
         return 2 * self.samples

@@ -2,7 +2,7 @@
 
 from hushprice.simulation.engine import Trace, replicate, streams
 from hushprice.simulation.results import Comparison, Result, Summary
-from hushprice.simulation.scaling import Scaling, fit_scaling, scale
+from hushprice.simulation.scaling import Scaling, check_grid, fit_scaling, scale
 from hushprice.simulation.simulate import compare, simulate
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Scaling",
     "Summary",
     "Trace",
+    "check_grid",
     "compare",
     "fit_scaling",
     "replicate",

@@ -22,8 +22,9 @@ class Summary:
 
     Regret is the expected revenue lost against quoting every customer the best price: ``mean``, ``sd``, ``se``
     and ``median`` describe it over replications, and [``low``, ``high``] is an interval for its mean at ``level``.
-    ``revenue`` (realised, net of unit cost), ``exploration`` (share of rounds whose price was drawn to learn) and
-    ``seconds`` (of computing) are means over replications.
+    ``revenue`` (realised, net of unit cost), ``exploration`` (share of rounds whose price was not just the one that
+    looks best: experiments, and every round of the policies that bend each price to learn, such as Semi-Myopic, UCB and
+    Thompson sampling) and ``seconds`` (of computing) are means over replications.
     """
 
     policy: str
@@ -48,7 +49,7 @@ class Result:
     """Replications of one policy in one market.
 
     regret, revenue, exploration, seconds: one number a replication (revenue is realised and net of unit cost;
-    exploration is the share of rounds whose price was drawn to learn); paths: cumulative regret, one row a
+    exploration is the share of rounds whose price was bent to learn); paths: cumulative regret, one row a
     replication, one column a checkpoint; config: the policy's configuration.
     """
 

@@ -100,6 +100,12 @@ def fit_scaling(results: Iterable[Result], *, offset: float = 0.0) -> Scaling:
     )  # fmt: skip
 
 
+def check_grid(dims: Sequence[int], horizons: Sequence[int]) -> None:
+    """Refuse a grid that no slope can be fitted to, before it is simulated."""
+    if not len(dims) or not len(horizons) or max(len(set(dims)), len(set(horizons))) < 2:
+        raise InvalidInput("A scaling fit needs at least two values of d or of T.")
+
+
 def scale(
     cell: Callable[[int, int], Iterable[Any]],
     *,
@@ -113,8 +119,7 @@ def scale(
     progress: Progress | None = None,
 ) -> Scaling:
     """Simulate the policy and market that ``cell(d, T)`` gives, at every d and T, and fit the growth of regret."""
-    if not len(dims) or not len(horizons):
-        raise InvalidInput("Give at least one dim and one horizon.")
+    check_grid(dims, horizons)
     results = []
     for d in (positive_int("dim", n) for n in dims):
         for T in (positive_int("horizon", n) for n in horizons):
