@@ -230,7 +230,7 @@ def test_pictures_of_growth(tmp_path: Path) -> None:
     assert dotted[-1] / dotted[0] == pytest.approx(2.0)  # sqrt(2000 / 500)
     legend = left.get_legend()
     assert legend is not None
-    assert f"T {study.slope_T:.2f}" in legend.get_texts()[0].get_text()
+    assert f"{study.slope_T:.2f} in T" in legend.get_texts()[0].get_text()
     assert hp.plots.save(figure, tmp_path / "growth.svg").stat().st_size > 5000
     with pytest.raises(hp.InvalidInput, match="no results"):
         hp.plots.growth({})

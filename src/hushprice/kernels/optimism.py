@@ -99,8 +99,10 @@ def _judge(code, a, b, alpha, q0, q1, q2, cost, left, right, best):
     g_left, g1_left, _ = _index(a, b, alpha, q0, q1, q2, left)
     g_right, g1_right, _ = _index(a, b, alpha, q0, q1, q2, right)
     g_high = max(g_left, g_right)
-    if code != LINEAR and left >= cost and math.log(right - cost) + logmean(code, g_high) <= best:
-        return DROP
+    if left >= cost:
+        gap = right - cost if g_high > 0.0 or code != LINEAR else left - cost
+        if (gap * g_high if code == LINEAR else math.log(gap) + logmean(code, g_high)) <= best:
+            return DROP
     if g1_left >= 0.0:
         g_low = g_left
     elif g1_right <= 0.0:
@@ -139,7 +141,29 @@ def _judge(code, a, b, alpha, q0, q1, q2, cost, left, right, best):
         bend_low, bend_high = bend_low + g1_left, bend_high + g1_right
     if bend_low > 0.0:
         return DROP
-    return CLIMB if bend_high < 0.0 else HALVE
+    if bend_high < 0.0:
+        return CLIMB
+    # From the middle the slope cannot change by more than half the length times the largest bend.
+    g, g1, g2 = _index(a, b, alpha, q0, q1, q2, 0.5 * (left + right))
+    slope, _ = _slope(code, g, g1, g2, 0.5 * (left + right) - cost)
+    change = 0.5 * (right - left) * max(-bend_low, bend_high) * (1.0 if code == LINEAR else rho_high)
+    return DROP if abs(slope) > change else HALVE
+
+
+@inlined
+def _between(left, right, vertex, breadth):
+    """Where to halve an interval: at the vertex of the quadratic if it is inside, else nearer to it.
+
+    g bends within about ``breadth`` of the vertex and is nearly straight further out, so the geometric mean of the
+    distances, each plus the breadth, divides the bending evenly.
+    """
+    if left < vertex < right:
+        middle = vertex
+    elif vertex <= left:
+        middle = vertex - breadth + math.sqrt((left - vertex + breadth) * (right - vertex + breadth))
+    else:
+        middle = vertex + breadth - math.sqrt((vertex - left + breadth) * (vertex - right + breadth))
+    return middle if left < middle < right else 0.5 * (left + right)
 
 
 @compiled
@@ -153,6 +177,8 @@ def optimistic_price(code, a, b, alpha, q0, q1, q2, cost, low, high, stack):
         worth = _worth(code, _index(a, b, alpha, q0, q1, q2, low)[0], low, cost)
         if worth > best:
             best, price = worth, low
+    vertex = -0.5 * q1 / q2 if q2 > 0.0 else low
+    breadth = math.sqrt(max(4.0 * q0 * q2 - q1 * q1, 0.0)) / (2.0 * q2) + NARROW * (high - low) if q2 > 0.0 else 1e6
     stack[0, 0], stack[0, 1] = low, high
     held, seen = 1, 0
     while held:
@@ -165,7 +191,7 @@ def optimistic_price(code, a, b, alpha, q0, q1, q2, cost, low, high, stack):
         if verdict == CLIMB:
             p = _peak(code, a, b, alpha, q0, q1, q2, cost, left, right)
         else:
-            p = 0.5 * (left + right)
+            p = _between(left, right, vertex, breadth)
         worth = _worth(code, _index(a, b, alpha, q0, q1, q2, p)[0], p, cost)
         if worth > best:
             best, price = worth, p
