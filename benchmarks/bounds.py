@@ -94,7 +94,7 @@ def adversarial(replications: Count = 100, workers: Workers = -1) -> None:
 @app.command()
 def lower(replications: Count = 50, workers: Workers = -1) -> None:
     """ETC and UCB on the lower-bound instance, next to sqrt(d T)."""
-    horizons = (2500, 10_000, 40_000, 160_000, 640_000)
+    horizons = (2500, 10_000, 40_000, 160_000)
     kinds: dict[str, tuple[str, dict[str, Any]]] = {
         "etc": ("etc", {}),
         "ucb, width 2": ("ucb", {"width_scale": 2.0}),
