@@ -227,6 +227,7 @@ def everything(replications: Count = 200) -> None:
     speed()
     mle()
     bounds.seconds()
+    bounds.variants()
     bounds.lower()
     bounds.adversarial()
     bounds.supcb()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, replace
 from typing import Any
 
 import joblib
@@ -107,8 +108,10 @@ def _warm_up(policy: Policy, market: Market) -> None:
     key = (type(policy), market.family.name)
     if key not in _warm:
         _warm.add(key)
+        # planned for a short horizon, so that every phase of the policy is reached
+        brief = replace(policy, horizon=16) if "horizon" in {f.name for f in fields(policy)} else policy  # type: ignore[call-arg]
         short = np.array([2000], dtype=np.int64)
-        replicate(policy, market, horizon=2000, seed=0, replication=0, checkpoints=short)
+        replicate(brief, market, horizon=2000, seed=0, replication=0, checkpoints=short)
 
 
 def _check_pair(policy: Policy, market: Market) -> None:
