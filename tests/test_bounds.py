@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -18,7 +19,7 @@ from hushprice.estimation import DRIFT_BOUND, StageEstimators
 from hushprice.kernels import bounds as kernel
 from hushprice.kernels.optimism import optimistic_price
 from hushprice.markets import Block
-from hushprice.policies import Bounds, Params, Phase
+from hushprice.policies import Bounds, Params, Phase, Plan
 from tests.conftest import make_policy
 
 KINDS = [cls() for cls in FAMILIES.values()]
@@ -454,3 +455,39 @@ def test_no_estimate_drifts(name: str, market: str) -> None:
             t += n
             worst = max(worst, *(e.drift() for e in server.estimators))
         assert worst <= DRIFT_BOUND
+
+
+# -- policies of one's own --------------------------------------------------------------------------------------------
+
+
+def _own(**members: Any) -> hp.policies.Policy:
+    """A bound policy with these members instead of UCB's."""
+    given: dict[str, Any] = {"phase": Phase.INDEX, "plan": lambda self, k: Plan(length=100, alpha=1.0), "name": "own"}
+    cls: Any = dataclasses.dataclass(frozen=True, kw_only=True)(type("Own", (hp.policies.BoundPolicy,), given | members))
+    policy: hp.policies.Policy = cls(family="logistic", dim=2, prices=(0, 3))
+    return policy
+
+
+@pytest.mark.parametrize("phase", [Phase.INDEX, Phase.SAMPLE, Phase.STAGES])
+def test_a_bound_policy_of_ones_own(phase: Phase) -> None:
+    policy = _own(phase=phase)
+    result = hp.simulate(policy, hp.markets.s1(dim=2), horizon=700, replications=1)
+    assert np.isfinite(result.regret).all()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"stages": 0}, {"length": 0}, {"alpha": math.nan}, {"alpha": -1.0}, {"arms": 1}, {"tau": -1},
+        {"floor": math.inf}, {"stages": 3}, {"arms": 10**9}, {"length": 2.5},
+    ],
+)  # fmt: skip
+def test_plans_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(hp.InvalidInput):
+        _own(plan=lambda self, k: Plan(**({"length": 100, "alpha": 1.0} | wrong)))
+
+
+@pytest.mark.parametrize("phase", [Phase.EXPLORE, Phase.EXPLOIT, Phase.GRID, Phase.SET])
+def test_phases_that_cannot_price_from_bounds_are_refused(phase: Phase) -> None:
+    with pytest.raises(hp.InvalidInput):
+        _own(phase=phase)

@@ -130,6 +130,10 @@ def test_a_policy_of_ones_own_runs_from_its_file_and_in_workers(tmp_path: Path) 
 
 def test_list_shows_the_options_of_a_policy() -> None:
     assert "variant: default modified" in run("list", "mle-cycle")
+    out = run("list", "supcb")
+    assert "width_scale: default 1.0" in out
+    assert ">>>" not in out
+    assert "half fixed" in " ".join(run("list", "a1").split())
 
 
 def test_list_names_everything() -> None:
@@ -167,6 +171,9 @@ def test_list_names_everything() -> None:
         (["simulate", "ucb", "--market", "a1", "--dim", "3"], "even"),
         (["simulate", "etc", "--market", "lower-bound", "--family", "logistic"], "linear"),
         (["simulate", "etc", "--rate", "slow"], "regret bound"),
+        (["simulate", "etc", "--rate", "etc-ldp", "--plot", "x.png"], "regret bound in d and T alone"),
+        (["simulate", "etc", "--rate", "etc"], "--plot"),
+        (["scaling", "ucb", "ucb"], "twice"),
         (["scaling", "etc", "--dims", "1,x"], "--dims"),
         (["scaling", "etc", "--horizons", "100,100"], "twice"),
         (["scaling", "etc", "--dims", "1", "--horizons", "100"], "two values"),

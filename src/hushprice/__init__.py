@@ -18,7 +18,7 @@ from hushprice.errors import HushpriceError, InvalidInput, NoMLE, SnapshotError
 from hushprice.estimation import fit
 from hushprice.markets import Market
 from hushprice.policies import Pricer
-from hushprice.simulation import Comparison, Result, compare, simulate
+from hushprice.simulation import Comparison, Result, Scaling, compare, fit_scaling, scale, simulate
 from hushprice.version import __version__
 
 if TYPE_CHECKING:
@@ -44,15 +44,18 @@ __all__ = [
     "Poisson",
     "Pricer",
     "Result",
+    "Scaling",
     "SnapshotError",
     "__version__",
     "checks",
     "compare",
     "estimation",
     "fit",
+    "fit_scaling",
     "markets",
     "plots",
     "policies",
+    "scale",
     "simulate",
     "theory",
 ]

@@ -43,7 +43,7 @@ def supcb(d: Numbers, T: Numbers) -> Array:
 
 
 def ucb(d: Numbers, T: Numbers) -> Array:
-    """d sqrt(T) log T: UCB and the Wang-Talluri-Li policies, for adversarial contexts."""
+    """d sqrt(T) log T: UCB and TS-WTL, for adversarial contexts. (For UCB-WTL's Monte Carlo nothing is proved.)"""
     d, T = _sizes(d, T)
     return np.asarray(d * np.sqrt(T) * np.log(T))[()]
 
@@ -108,7 +108,6 @@ RATES: dict[str, Callable[..., Array]] = {
     "supcb-adversarial": supcb,
     "ucb": ucb,
     "ts-wtl": ucb,
-    "ucb-wtl": ucb,
     "etc-ldp": etc_ldp,
     "etc-ldp-doubling": etc_ldp,
     "etc-ldp-approx": etc_ldp_approx,
@@ -119,11 +118,31 @@ RATES: dict[str, Callable[..., Array]] = {
 }
 
 
+LOG_POWERS = {etc: 0.5, supcb: 1.5, ucb: 1.0, etc_ldp: 1.0, etc_ldp_approx: 1.0, etc_ldp_mixed: 1.0}
+
+
 def rate(name: str) -> Callable[..., Array]:
     """The bound of a policy, by the policy's name."""
     if name not in RATES:
         raise unknown("regret bound", name, RATES)
     return RATES[name]
+
+
+def plain_rate(name: str) -> Callable[[Numbers, Numbers], Array]:
+    """A bound that depends on d and T alone, for a plot without privacy."""
+    plain = [key for key, bound in RATES.items() if bound in (minimax, etc, supcb, ucb, lower_bound)]
+    if name not in plain:
+        raise unknown("regret bound in d and T alone", name, plain)
+    return RATES[name]
+
+
+def log_power(name: str) -> float:
+    """The power of log T in the upper bound of a policy; 0 where there is none.
+
+    >>> log_power("etc"), log_power("supcb"), log_power("greedy")
+    (0.5, 1.5, 0.0)
+    """
+    return LOG_POWERS.get(RATES.get(name, minimax), 0.0)
 
 
 def _sizes(d: Numbers, T: Numbers) -> tuple[Array, Array]:

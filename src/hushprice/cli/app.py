@@ -7,7 +7,7 @@ import inspect
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,7 +16,7 @@ from rich.table import Table
 
 from hushprice import markets, plots, policies, theory
 from hushprice.cli.show import Output, progress_bar, show, show_scaling
-from hushprice.cli.words import Study, load_policies, options_of, whole_numbers
+from hushprice.cli.words import Study, check_words, load_policies, options_of, whole_numbers
 from hushprice.errors import HushpriceError, InvalidInput, positive_int
 from hushprice.simulation import check_grid, compare, scale
 from hushprice.version import __version__
@@ -54,7 +54,9 @@ Prices = Annotated[
     tuple[float, float] | None, typer.Option("--prices", help="Lowest and highest price.", show_default="the market's")
 ]
 Cost = Annotated[float, typer.Option("--cost", help="Unit cost: (price - cost) times demand is earned.")]
-Load = Annotated[Path | None, typer.Option("--load", help="A Python file that registers policies of your own.")]
+Load = Annotated[
+    Path | None, typer.Option("--load", help="A Python file that registers policies or markets of your own.")
+]
 RateName = Annotated[
     str | None, typer.Option("--rate", help="Draw this bound of the theory too: minimax, etc, supcb or ucb.")
 ]
@@ -124,11 +126,16 @@ def compare_command(
 def scaling(
     policy: Annotated[list[str], typer.Argument(help="Policies, with options after a colon.")],
     market: MarketName = "s1",
-    dims: Annotated[str, typer.Option("--dims", "-d", help="Numbers d of features, as 1,4,9.")] = "1,4,9",
+    dims: Annotated[
+        str | None, typer.Option("--dims", "-d", help="Numbers d of features, as 1,4,9.", show_default="1,4,9")
+    ] = None,
     horizons: Annotated[
         str, typer.Option("--horizons", "-T", help="Horizons T, as 10000,40000.")
     ] = "10000,40000,90000",
-    offset: Annotated[float, typer.Option("--offset", help="Known power of log T in the regret.")] = 0.5,
+    offset: Annotated[
+        float | None,
+        typer.Option("--offset", help="Known power of log T in the regret.", show_default="that of the policy's bound"),
+    ] = None,
     family: FamilyName = None,
     prices: Prices = None,
     cost: Cost = 0.0,
@@ -148,27 +155,33 @@ def scaling(
     """
     output = Output.choose(json, csv)
     _check_picture(plot, rate)
-    grid = {"dims": whole_numbers("--dims", dims), "horizons": whole_numbers("--horizons", horizons)}
+    grid = {
+        "dims": whole_numbers("--dims", dims or ("4,8,12" if market in ("a1", "a2") else "1,4,9")),
+        "horizons": whole_numbers("--horizons", horizons),
+    }
     check_grid(**grid)
+    check_words(policy)
     if load is not None:
         load_policies(load)
     count = positive_int("replications", replications)
 
-    def cell(word: str, d: int, T: int) -> Study:
-        return Study.of([word], market=market, dim=d, family=family, horizon=T, prices=prices, cost=cost)
+    def cell(word: str, d: int, T: int) -> tuple[policies.Policy, markets.Market]:
+        study = Study.of([word], market=market, dim=d, family=family, horizon=T, prices=prices, cost=cost)
+        return study.policies[word], study.market
 
     for word in policy:  # a mistake in any of them is told before work begins
         for d in grid["dims"]:
             cell(word, d, grid["horizons"][0])
+    powers = {word: theory.log_power(word.partition(":")[0]) if offset is None else offset for word in policy}
     console = Console(stderr=output is not Output.TABLE)
     cells = len(policy) * len(grid["dims"]) * len(grid["horizons"])
     with progress_bar(console, cells * count) as advance:
         studies = {
             word: scale(
-                partial(cell, word), **grid, offset=offset, replications=count, seed=seed, workers=workers,
+                partial(cell, word), **grid, offset=power, replications=count, seed=seed, workers=workers,
                 engine=engine, progress=advance,
             )
-            for word in policy
+            for word, power in powers.items()
         }  # fmt: skip
     show_scaling(console, studies, output)
     if plot is not None:
@@ -227,13 +240,21 @@ def demo(
 
 @app.command(name="list")
 def list_command(
-    policy: Annotated[str | None, typer.Argument(help="A policy, to see its options.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A policy or market, to read more of it.", show_default=False)
+    ] = None,
+    load: Load = None,
 ) -> None:
-    """Name the policies and markets there are, or the options of one policy."""
+    """Name the policies and markets there are, or tell more of one: what it does and which options it takes."""
     console = Console()
-    if policy is not None:
-        cls = policies.get(policy)
-        console.print(f"[bold]{policy}[/bold]: {escape(inspect.getdoc(cls) or '')}\n", highlight=False)
+    if load is not None:
+        load_policies(load)
+    if name in markets.REGISTRY:
+        console.print(_told(name, markets.REGISTRY[name]), highlight=False)
+        return
+    if name is not None:
+        cls = policies.get(name)
+        console.print(_told(name, cls), highlight=False)
         defaults = {f.name: f.default for f in dataclasses.fields(cls)}
         for option in options_of(cls):
             missing = defaults[option] is dataclasses.MISSING
@@ -248,12 +269,20 @@ def list_command(
     console.print(table)
 
 
+def _told(name: str, thing: Any) -> str:
+    """The docstring of a policy or market, without its example."""
+    text = (inspect.getdoc(thing) or "").partition(">>>")[0].replace("``", "").rstrip()
+    return f"[bold]{name}[/bold]: {escape(text)}\n"
+
+
 def _check_picture(plot: Path | None, rate: str | None) -> None:
     """Refuse a picture that cannot be drawn before any work is done."""
     if plot is not None:
         plots.check_file(plot)
     if rate is not None:
-        theory.rate(rate)(1.0, 3.0)
+        theory.plain_rate(rate)
+        if plot is None:
+            raise InvalidInput("--rate is drawn in the picture: name its file with --plot.")
 
 
 def _command() -> str:

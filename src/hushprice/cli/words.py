@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,6 @@ class Study:
     policies: dict[str, Policy]
     market: Market
 
-    def __iter__(self) -> Iterator[Any]:
-        """(policy, market) of a study of one policy."""
-        (policy,) = self.policies.values()
-        return iter((policy, self.market))
-
     @classmethod
     def of(
         cls,
@@ -40,20 +35,26 @@ class Study:
         cost: float = 0.0,
     ) -> Study:
         """From the words and options typed."""
-        given: dict[str, Any] = {"dim": dim, "cost": cost, "horizon": horizon}
+        given: dict[str, Any] = {"dim": dim, "horizon": horizon} | ({"cost": cost} if cost else {})
         given |= {key: value for key, value in (("family", family), ("prices", prices)) if value is not None}
         world = markets.build(market, **given)
         return cls(policies=policies_from(words, world, horizon), market=world)
 
 
+def check_words(words: Iterable[str]) -> None:
+    """Refuse a policy named twice: results go by these words."""
+    seen = set()
+    for word in words:
+        if word in seen:
+            raise InvalidInput(f"The policy {word!r} is named twice.")
+        seen.add(word)
+
+
 def policies_from(words: Iterable[str], market: Market, horizon: int) -> dict[str, Policy]:
     """Policies for a market from words like ``mle-cycle:variant=original,ridge=0.1``, by word."""
-    chosen: dict[str, Policy] = {}
-    for word in words:
-        if word in chosen:
-            raise InvalidInput(f"The policy {word!r} is named twice.")
-        chosen[word] = policy_from(word, market, horizon)
-    return chosen
+    chosen = list(words)
+    check_words(chosen)
+    return {word: policy_from(word, market, horizon) for word in chosen}
 
 
 def policy_from(word: str, market: Market, horizon: int) -> Policy:

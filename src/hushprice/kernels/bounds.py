@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from hushprice.kernels.glm import best_price, best_profit, draw, mean, profit
-from hushprice.kernels.jit import compiled, inlined
+from hushprice.kernels.jit import compiled
 from hushprice.kernels.newton import cholesky, definite, dot, invert
-from hushprice.kernels.optimism import optimistic_price
+from hushprice.kernels.optimism import length, optimistic_price
 from hushprice.kernels.quote import arm_price
 from hushprice.kernels.running import HELD, USED, append, update
 from hushprice.kernels.special import normal_quantile
@@ -82,12 +82,6 @@ def forms(inverse, z, work):
         for j in range(d):
             work[j] += c * row[j]
     return max(q0, 0.0), q1, max(dot(work, z), 0.0)
-
-
-@inlined
-def length(q0, q1, q2, p):
-    """|x|_{V^-1} of the price p."""
-    return math.sqrt(max(q0 + p * (q1 + p * q2), 0.0))
 
 
 # -- the rules ------------------------------------------------------------------------------------------------

@@ -19,14 +19,15 @@ PATIENCE = 20_000  # intervals; never met in practice
 
 
 @inlined
-def _norm(q0, q1, q2, p):
+def length(q0, q1, q2, p):
+    """|x|_{V^-1} of x = (z, -p z), from the three quadratic forms of z."""
     return math.sqrt(max(q0 + p * (q1 + p * q2), 0.0))
 
 
 @inlined
 def _index(a, b, alpha, q0, q1, q2, p):
     """(g, g', g'') at p."""
-    s = _norm(q0, q1, q2, p)
+    s = length(q0, q1, q2, p)
     if s == 0.0:
         return a - b * p, -b, 0.0
     turn = max(4.0 * q0 * q2 - q1 * q1, 0.0)
@@ -119,7 +120,7 @@ def _judge(code, a, b, alpha, q0, q1, q2, cost, left, right, best):
         slope_low, slope_high = slope_low + 1.0, slope_high + 1.0
     if slope_low > 0.0 or slope_high < 0.0:
         return DROP
-    s_left, s_right = _norm(q0, q1, q2, left), _norm(q0, q1, q2, right)
+    s_left, s_right = length(q0, q1, q2, left), length(q0, q1, q2, right)
     turn, s_low = max(4.0 * q0 * q2 - q1 * q1, 0.0), min(s_left, s_right)
     if q2 > 0.0 and left < -0.5 * q1 / q2 < right:
         s_low = min(s_low, math.sqrt(0.25 * turn / q2))

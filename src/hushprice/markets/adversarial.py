@@ -53,9 +53,9 @@ def a2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
 
 
 def _adversarial(name: str, dim: int, family: Family | str, horizon: int | None, options: dict[str, Any]) -> Market:
-    d = positive_int("dim", dim, minimum=2, maximum=LARGEST_DIM)
+    d = positive_int("dim", dim, maximum=LARGEST_DIM)
     if d % 2:
-        raise InvalidInput(f"The market {name} needs an even dim: half of a context is fixed. Got {d}.")
+        raise InvalidInput(f"The market {name} needs an even dim, as half of a context is fixed. Got {d}: try {d + 1}.")
     if horizon is not None:
         horizon = positive_int("horizon", horizon)
     ones = np.full(d, 1.0 / math.sqrt(d))

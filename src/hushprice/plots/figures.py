@@ -14,14 +14,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from hushprice import theory
 from hushprice.errors import Array, HushpriceError, InvalidInput
-from hushprice.simulation import Result
+from hushprice.simulation import DUST, Result
 
 Results = Mapping[str, Result]
 # Okabe & Ito's palette, readable without colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5F4690", "#8C8C8C", "#000000")
 REFERENCE = "#555555"
 FORMATS = (".png", ".svg", ".pdf")
-DUST = 1e-6  # a regret this small is rounding
 WIDELY = 5.0  # a ratio of mean regrets that one linear axis cannot show
 
 
@@ -52,7 +51,7 @@ Rate = str | Callable[..., Array]
 
 def bound_of(rate: Rate) -> tuple[str, Callable[..., Array]]:
     """A name for the legend and the function of (d, T), from a bound of :mod:`hushprice.theory` or any function."""
-    return (f"{rate} rate", theory.rate(rate)) if isinstance(rate, str) else ("reference rate", rate)
+    return (f"shape of the {rate} rate", theory.plain_rate(rate)) if isinstance(rate, str) else ("reference", rate)
 
 
 def regret_paths(results: Results, axes: Axes, *, log: bool = False, rate: Rate | None = None) -> None:
@@ -101,7 +100,8 @@ def box_plots(results: Results, axes: Axes, *, log: bool = False) -> None:
     )
     for box, colour in zip(boxes["boxes"], _colours(results), strict=True):
         box.set(facecolor=colour, edgecolor=colour, alpha=0.75)
-    axes.set_yticks(range(1, len(results) + 1), list(results))
+    names = [label.replace(":", ":\n").replace(",", ",\n") for label in results]
+    axes.set_yticks(range(1, len(results) + 1), names)
     axes.invert_yaxis()
     axes.set_xlabel("regret at the horizon")
     if log:
@@ -122,7 +122,7 @@ def overview(results: Results, *, title: str | None = None, rate: Rate | None = 
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
     regret_paths(results, left, log=log, rate=rate)
-    left.legend(frameon=False, loc="upper left")
+    left.legend(frameon=False, loc="best")
     box_plots(results, right, log=log)
     one = next(iter(results.values()))
     runs = f"{one.replications} replication{'s' * (one.replications != 1)}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from hushprice.errors import InvalidInput
+from hushprice.errors import Array, InvalidInput
 from hushprice.plots.figures import COLOURS, REFERENCE, Rate, bound_of, finish, short_ticks
 from hushprice.simulation import Result, Scaling
 
@@ -32,28 +33,20 @@ def _lines(studies: Studies) -> list[tuple[str, int, str, str, list[Result]]]:
 def scaling_fit(studies: Studies, axes: Axes, *, rate: Rate | None = None) -> None:
     """Mean regret over T on log-log axes, three standard errors up and down, with the fitted lines.
 
-    ``rate``: a bound of :mod:`hushprice.theory` by name, or a function of (d, T), drawn dotted through the first
-    policy's first point of each dimension.
+    ``rate``: a bound of :mod:`hushprice.theory` by name, or a function of (d, T), drawn dotted to meet the first policy
+    at its last point of each dimension.
     """
     drawn = set()
     for label, d, colour, marker, cells in _lines(studies):
         T, mean = np.array([r.horizon for r in cells]), np.array([r.regret.mean() for r in cells])
-        reach = [3.0 * r.summary().se if r.replications > 1 else 0.0 for r in cells]
-        axes.errorbar(T, mean, yerr=np.minimum(reach, 0.95 * mean), fmt=marker, color=colour, markersize=5, linewidth=1)
+        _bars(axes, T, mean, [r.regret for r in cells], fmt=marker, color=colour)
         smooth = np.geomspace(T[0], T[-1], 50)
         axes.plot(smooth, studies[label].predict(d, smooth), color=colour, linewidth=1.2)
         if rate is not None and d not in drawn:
             drawn.add(d)
             bound = bound_of(rate)[1]
-            axes.plot(smooth, mean[0] * bound(d, smooth) / bound(d, T[0]), ":", color=REFERENCE, linewidth=1.4)
+            axes.plot(smooth, mean[-1] * bound(d, smooth) / bound(d, T[-1]), ":", color=REFERENCE, linewidth=1.4)
     axes.set_ylabel("mean regret at T")
-    handles = [
-        Line2D([], [], color=COLOURS[i % len(COLOURS)], label=f"{label}: {_slopes(study)}")
-        for i, (label, study) in enumerate(studies.items())
-    ]
-    if rate is not None:
-        handles.append(Line2D([], [], color=REFERENCE, linestyle=":", label=bound_of(rate)[0]))
-    axes.legend(handles=handles, frameon=False, fontsize=8, loc="upper left")
     _log_axes(axes)
 
 
@@ -65,28 +58,44 @@ def _slopes(study: Scaling) -> str:
 
 def computation_time(studies: Studies, axes: Axes) -> None:
     """Mean seconds a replication over T on log-log axes, three standard errors up and down."""
-    shown = {}
-    for _, d, colour, marker, cells in _lines(studies):
+    for _, _, colour, marker, cells in _lines(studies):
         T, mean = np.array([r.horizon for r in cells]), np.array([r.seconds.mean() for r in cells])
-        n = cells[0].replications
-        reach = np.array([3.0 * r.seconds.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0 for r in cells])
-        axes.errorbar(
-            T, mean, yerr=np.minimum(reach, 0.95 * mean), fmt=f"{marker}-", color=colour, markersize=5, linewidth=1
-        )
-        shown[d] = Line2D([], [], color=REFERENCE, linestyle="", marker=marker, label=f"d = {d}")
+        _bars(axes, T, mean, [r.seconds for r in cells], fmt=f"{marker}-", color=colour)
     axes.set_ylabel("seconds a replication")
-    axes.legend(handles=list(shown.values()), frameon=False, fontsize=8, loc="upper left")
     _log_axes(axes)
+
+
+def legend(studies: Studies, *, rate: Rate | None = None) -> list[Line2D]:
+    """What the colours, markers and dots of these pictures mean."""
+    handles = [
+        Line2D([], [], color=COLOURS[i % len(COLOURS)], label=f"{label}: {_slopes(study)}")
+        for i, (label, study) in enumerate(studies.items())
+    ]
+    markers = {d: marker for _, d, _, marker, _ in _lines(studies)}
+    handles += [
+        Line2D([], [], color=REFERENCE, linestyle="", marker=marker, label=f"d = {d}") for d, marker in markers.items()
+    ]
+    if rate is not None:
+        handles.append(Line2D([], [], color=REFERENCE, linestyle=":", label=bound_of(rate)[0]))
+    return handles
+
+
+def _bars(axes: Axes, T: Any, mean: Any, samples: list[Array], *, fmt: str, color: str) -> None:
+    """Points with bars of three standard errors; the lower one stops short of zero, which a log axis cannot show."""
+    reach = np.array([3.0 * x.std(ddof=1) / np.sqrt(len(x)) if len(x) > 1 else 0.0 for x in samples])
+    bars = np.stack([np.minimum(reach, 0.95 * mean), reach])
+    axes.errorbar(T, mean, yerr=bars, fmt=fmt, color=color, markersize=5, linewidth=1)
 
 
 def growth(studies: Studies, *, rate: Rate | None = None, title: str | None = None) -> Figure:
     """Regret with its scaling fit on the left, computing time on the right."""
     if not studies:
         raise InvalidInput("There are no results to draw.")
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     scaling_fit(studies, left, rate=rate)
     computation_time(studies, right)
+    figure.legend(handles=legend(studies, rate=rate), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     one = next(iter(studies.values())).results[0]
     words = title or f"market {one.market}, {one.replications} replications (bars: 3 standard errors)"
     figure.suptitle(words, x=0.01, ha="left", fontsize=12)

@@ -4,7 +4,8 @@
 
 A :class:`Policy` is frozen configuration. Its :class:`Server` holds what has been learned, publishes
 :class:`Params` and absorbs reports. Its :class:`Device` is stateless: it prices from public params and the raw
-context, and turns the outcome into a report. :func:`sell` runs the loop over a block of customers;
+context, and turns the outcome into a report. :meth:`Server.sell` runs the loop over a block of
+customers;
 :class:`~hushprice.policies.pricer.Pricer` runs it one live customer at a time. Both call the same functions.
 """
 
@@ -83,7 +84,7 @@ class Params:
 
     @property
     def experiment(self) -> bool:
-        """Whether the price is drawn to learn rather than chosen to earn."""
+        """Whether prices are bent to learn, not simply those that look best. (STAGES: those of some customers are.)"""
         return self.phase not in (Phase.EXPLOIT, Phase.FIXED) and (self.phase is not Phase.PERTURB or self.level > 0.0)
 
 
@@ -93,7 +94,7 @@ class Quotes:
 
     price: Array
     stage: npt.NDArray[np.int64]  # the estimate the record is for, from 1; 0 if the outcome is not to be reported
-    experiment: npt.NDArray[np.bool_]  # whether the price was drawn to learn rather than chosen to earn
+    experiment: npt.NDArray[np.bool_]  # whether the price was bent to learn, not simply the one that looks best
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Records:
 
 
 class Customers(Protocol):
-    """A block of simulated customers, as :func:`sell` needs them (see ``hushprice.markets``)."""
+    """A block of simulated customers, as :meth:`Server.sell` needs them (see ``hushprice.markets``)."""
 
     z: Array
     a: Array

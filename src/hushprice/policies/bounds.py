@@ -15,13 +15,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hushprice.errors import Array, SnapshotError, finite, positive_int
+from hushprice.errors import Array, InvalidInput, SnapshotError, finite, positive_int
 from hushprice.estimation import RunningEstimator, StageEstimators
 from hushprice.kernels import bounds as kernel
 from hushprice.policies.base import FOREVER, Bounds, Customers, Device, Params, Phase, Policy, Quotes, Records, Server
 
-LARGEST_BOUNDS = 1000  # dim; every stage holds two matrices of (2 d)^2 numbers
-LONGEST = 53  # episodes: 2^53 rounds
+LARGEST_BOUNDS = 1000  # dim, and stages; every stage holds two matrices of (2 d)^2 numbers
+MOST_ARMS = 10_000_000
+MOST_EPISODES = 1_000_000
 
 
 def loglog(T: float) -> float:
@@ -40,6 +41,17 @@ class Plan:
     arms: int = 2  # K, equispaced prices
     floor: float = 0.0  # width that is as good as none
 
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("length", 1, FOREVER),
+            ("stages", 1, LARGEST_BOUNDS),
+            ("tau", 0, FOREVER),
+            ("arms", 2, MOST_ARMS),
+        ):
+            object.__setattr__(self, name, positive_int(name, getattr(self, name), minimum=least, maximum=most))
+        for name in ("alpha", "floor"):
+            object.__setattr__(self, name, finite(name, getattr(self, name), minimum=0.0))
+
     @property
     def explore(self) -> int:
         """Rounds of experiments at the start."""
@@ -48,7 +60,10 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundPolicy(Policy):
-    """Prices from confidence bounds. ``width_scale`` multiplies their width; 1 is the width in the paper."""
+    """Prices from confidence bounds, in one of four ways (``phase``: INDEX, SAMPLE, SET or STAGES).
+
+    ``width_scale`` multiplies their width; 1 is the width in the paper.
+    """
 
     phase: ClassVar[Phase]
 
@@ -58,11 +73,17 @@ class BoundPolicy(Policy):
         super().__post_init__()
         positive_int("dim", self.dim, maximum=LARGEST_BOUNDS)
         self._set("width_scale", finite("width_scale", self.width_scale, minimum=0.0, maximum=1e6))
+        if self.phase not in (Phase.INDEX, Phase.SAMPLE, Phase.SET, Phase.STAGES):
+            raise InvalidInput(f"{type(self).__name__} cannot price from bounds in the phase {self.phase.name}.")
+        if self.phase is Phase.SET and (self.draws < 2 or self.draws % 2):
+            raise InvalidInput(f"{type(self).__name__} must draw two random numbers for each point of the set (draws).")
+        if self.phase is not Phase.STAGES and self.plan(1).stages > 1:
+            raise InvalidInput(f"{type(self).__name__} has several stages, but only the phase STAGES can use them.")
 
     @property
     def draws(self) -> int:
-        """Random numbers a price takes."""
-        return 0
+        """Random numbers a price takes: two for each point drawn."""
+        return 2 if self.phase is Phase.SAMPLE else 0
 
     @abstractmethod
     def plan(self, k: int) -> Plan:
@@ -77,13 +98,17 @@ class BoundPolicy(Policy):
 
 @dataclass(frozen=True, kw_only=True)
 class KnownHorizon(BoundPolicy):
-    """A bound policy whose widths depend on the horizon T: one episode without an end."""
+    """A bound policy whose widths depend on the horizon T: one episode without an end.
+
+    In live use, ``horizon`` is about how many customers are expected. It matters through logarithms (in supCB also for
+    the number of experiments and of prices), and the policy goes on beyond it.
+    """
 
     horizon: int
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         self._set("horizon", positive_int("horizon", self.horizon))
+        super().__post_init__()
 
 
 class BoundDevice(Device):
@@ -193,7 +218,7 @@ class BoundServer(Server):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         version, k, first, t = (_whole(state.get(key)) for key in ("version", "k", "first", "t"))
-        if not 1 <= k <= LONGEST or not 1 <= first < FOREVER or not 1 <= version < FOREVER:
+        if not 1 <= k <= MOST_EPISODES or not 1 <= first < FOREVER or not 1 <= version < FOREVER:
             raise SnapshotError("The snapshot does not say which episode it is in.")
         self._begin(k, first)
         if not 0 <= t < self.plan.length:

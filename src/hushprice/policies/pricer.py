@@ -23,7 +23,7 @@ class Offer:
 
     id: int
     price: float
-    experiment: bool  # whether the price was drawn to learn rather than chosen to earn
+    experiment: bool  # whether the price was bent to learn (drawn, deviated, optimistic), not just what looks best
     stage: int = field(repr=False, compare=False)  # the estimate the outcome is for; 0 if it is not learned from
     params: Params = field(repr=False, compare=False)  # in force at the time, but for their bounds
     z: Array = field(repr=False, compare=False)
@@ -100,7 +100,11 @@ class Pricer:
         return offer
 
     def observe(self, offer: Offer | int, y: float) -> bool:
-        """What the customer bought, by offer or offer id. True if it counts, False if it was known or too late."""
+        """What the customer bought, by offer or offer id. True the first time, False if it was known or too late.
+
+        Not every outcome is learned from: ETC learns from its experiments only, and an episode that starts afresh not
+        from the offers of the one before.
+        """
         key = offer.id if isinstance(offer, Offer) else offer
         if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not self._made(int(key)):
             raise InvalidInput(f"This pricer made no offer {key!r}, or made it after the last save before a crash.")

@@ -33,7 +33,7 @@ class AdversarialPolicy(KnownHorizon):
 class UCB(AdversarialPolicy):
     """The price of the largest upper confidence bound on revenue. Regret of order d sqrt(T) log T for any contexts.
 
-    The bound has several local maxima in the price; the global one is found (``kernels/optimism.py``).
+    The bound can have several local maxima in the price; the global one is found (``kernels/optimism.py``).
 
     >>> round(UCB(family="logistic", dim=4, prices=(0, 3), horizon=10_000).alpha, 3)
     1.348

@@ -25,10 +25,6 @@ class ThompsonWTL(AdversarialPolicy):
     name: ClassVar[str] = "ts-wtl"
     phase: ClassVar[Phase] = Phase.SAMPLE
 
-    @property
-    def draws(self) -> int:
-        return 2
-
 
 @dataclass(frozen=True, kw_only=True)
 class UCBWTL(AdversarialPolicy):
@@ -39,8 +35,8 @@ class UCBWTL(AdversarialPolicy):
     samples: int = 100
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         self._set("samples", positive_int("samples", self.samples, maximum=100_000))
+        super().__post_init__()
 
     @property
     def draws(self) -> int:

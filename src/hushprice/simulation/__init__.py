@@ -2,10 +2,11 @@
 
 from hushprice.simulation.engine import Trace, replicate, streams
 from hushprice.simulation.results import Comparison, Result, Summary
-from hushprice.simulation.scaling import Scaling, check_grid, fit_scaling, scale
+from hushprice.simulation.scaling import DUST, Scaling, check_grid, fit_scaling, scale
 from hushprice.simulation.simulate import compare, simulate
 
 __all__ = [
+    "DUST",
     "Comparison",
     "Result",
     "Scaling",

@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 
 from hushprice.errors import Array, InvalidInput, finite, positive_int
+from hushprice.markets import Market
+from hushprice.policies import Policy
 from hushprice.simulation.results import Result
 from hushprice.simulation.simulate import Progress, simulate
+
+DUST = 1e-6  # a regret this small is rounding
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,7 +43,8 @@ class Scaling:
         """The fitted regret."""
         slopes = np.nan_to_num([self.slope_d, self.slope_T])
         log_T = np.log(T)
-        return np.asarray(np.exp(self.intercept + slopes[0] * np.log(d) + slopes[1] * log_T) * log_T**self.offset)
+        fitted = np.exp(self.intercept + slopes[0] * np.log(d) + slopes[1] * log_T) * log_T**self.offset
+        return np.asarray(fitted)[()]
 
     def to_dict(self) -> dict[str, Any]:
         """Slopes and the mean regret of every cell, as plain data."""
@@ -75,8 +80,8 @@ def fit_scaling(results: Iterable[Result], *, offset: float = 0.0) -> Scaling:
         raise InvalidInput("A scaling fit needs results of one policy in one market.")
     d, T = (np.array([getattr(r, name) for r in cells], dtype=float) for name in ("dim", "horizon"))
     mean = np.array([r.regret.mean() for r in cells])
-    if (mean <= 0.0).any() or (T < 3).any():
-        raise InvalidInput("A scaling fit needs positive regrets and horizons of at least 3.")
+    if (mean <= DUST).any() or (T < 3).any():
+        raise InvalidInput("A scaling fit needs regrets above 0 (more than rounding) and horizons of at least 3.")
     varies = [len(np.unique(d)) > 1, len(np.unique(T)) > 1]
     if not any(varies):
         raise InvalidInput("A scaling fit needs at least two values of d or of T.")
@@ -107,7 +112,7 @@ def check_grid(dims: Sequence[int], horizons: Sequence[int]) -> None:
 
 
 def scale(
-    cell: Callable[[int, int], Iterable[Any]],
+    cell: Callable[[int, int], tuple[Policy, Market]],
     *,
     dims: Sequence[int],
     horizons: Sequence[int],
