@@ -463,7 +463,8 @@ def test_no_estimate_drifts(name: str, market: str) -> None:
 def _own(**members: Any) -> hp.policies.Policy:
     """A bound policy with these members instead of UCB's."""
     given: dict[str, Any] = {"phase": Phase.INDEX, "plan": lambda self, k: Plan(length=100, alpha=1.0), "name": "own"}
-    cls: Any = dataclasses.dataclass(frozen=True, kw_only=True)(type("Own", (hp.policies.BoundPolicy,), given | members))
+    own: Any = type("Own", (hp.policies.BoundPolicy,), given | members)
+    cls = dataclasses.dataclass(frozen=True, kw_only=True)(own)
     policy: hp.policies.Policy = cls(family="logistic", dim=2, prices=(0, 3))
     return policy
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -272,6 +273,7 @@ def list_command(
 def _told(name: str, thing: Any) -> str:
     """The docstring of a policy or market, without its example."""
     text = (inspect.getdoc(thing) or "").partition(">>>")[0].replace("``", "").rstrip()
+    text = re.sub(r"(?<!\n)\n(?!\n)", " ", text)  # lines are broken by the screen
     return f"[bold]{name}[/bold]: {escape(text)}\n"
 
 
