@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from hushprice import checks
 from hushprice.demand import FAMILIES, Family
 from hushprice.estimation import DRIFT_BOUND, StageEstimators
 from hushprice.kernels import bounds as kernel
-from hushprice.kernels.optimism import optimistic_price
+from hushprice.kernels.optimism import STACK, optimistic_price
 from hushprice.markets import Block
 from hushprice.policies import Bounds, Params, Phase, Plan
 from tests.conftest import make_policy
@@ -26,9 +28,10 @@ KINDS = [cls() for cls in FAMILIES.values()]
 BOUND_POLICIES = ("supcb", "supcb-doubling", "supcb-adversarial", "ucb", "ts-wtl", "ucb-wtl")
 
 
-def _definite(rng: np.random.Generator, m: int) -> Any:
-    root = rng.standard_normal((m, m + 2))
-    return np.linalg.inv(root @ root.T)
+def _root(rng: np.random.Generator, m: int) -> Any:
+    """A root W of a random V^-1 = W W'."""
+    x = rng.standard_normal((m, m + 2))
+    return np.linalg.cholesky(np.linalg.inv(x @ x.T))
 
 
 # -- V^-1 -----------------------------------------------------------------------------------------------------
@@ -36,11 +39,11 @@ def _definite(rng: np.random.Generator, m: int) -> Any:
 
 @pytest.mark.parametrize("d", [1, 2, 7])
 def test_three_forms_serve_every_price(d: int, rng: np.random.Generator) -> None:
-    inverse, z = _definite(rng, 2 * d), rng.standard_normal(d)
-    q0, q1, q2 = kernel.forms(inverse, z, np.empty(2 * d))
+    root, z = _root(rng, 2 * d), rng.standard_normal(d)
+    q0, q1, q2 = kernel.forms(root, z, np.empty(4 * d))
     for p in np.linspace(0, 3, 13):
         x = np.concatenate([z, -p * z])
-        assert q0 + q1 * p + q2 * p * p == pytest.approx(x @ inverse @ x, rel=1e-11)
+        assert q0 + q1 * p + q2 * p * p == pytest.approx(x @ root @ root.T @ x, rel=1e-11)
 
 
 def test_rank_one_steps_do_not_drift(rng: np.random.Generator) -> None:
@@ -52,11 +55,35 @@ def test_rank_one_steps_do_not_drift(rng: np.random.Generator) -> None:
         if rng.random() < 0.3:
             stages.bounds()
         if n % 997 == 0:
-            _, inverse = stages.bounds()
+            _, root = stages.bounds()
             x = stages.members[0].x[: n + 1]
             fresh = np.linalg.inv(0.3 * np.eye(8) + x.T @ x)
             scale = np.sqrt(np.outer(np.diag(fresh), np.diag(fresh)))
-            assert np.abs((inverse[0] - fresh) / scale).max() < 1e-8
+            assert np.abs((root[0] @ root[0].T - fresh) / scale).max() < 1e-8
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3, 1e5, 1e6])
+def test_widths_are_right_in_any_unit(unit: float, rng: np.random.Generator) -> None:
+    """Contexts in raw units, all at the price 3: known widths there, none elsewhere. Against rational arithmetic.
+
+    V is then so ill-conditioned that its inverse in floating point would be wrong in every digit.
+    """
+    stages = StageEstimators(hp.Linear(), dim=1, ridge=1.0, stages=1)
+    n = 3000
+    z = unit * rng.uniform(0.5, 1.5, (n, 1))
+    for k in range(n):
+        stages.absorb(1, z[k : k + 1], np.array([3.0]), np.zeros(1))
+        if k % 7 == 0:
+            stages.bounds()
+    _, root = stages.bounds()
+    total = sum(Fraction(float(value)) ** 2 for value in z[:, 0])
+    for p in (1.0, 2.5, 3.0):
+        q0, q1, q2 = kernel.forms(root[0], np.array([unit]), np.empty(4))
+        a, b, c = 1 + total, -3 * total, 1 + 9 * total  # V = [[a, b], [b, c]]
+        one, other = Fraction(unit), Fraction(-p * unit)
+        exact = float((c * one * one - 2 * b * one * other + a * other * other) / (a * c - b * b))
+        width = math.sqrt(max(q0 + p * (q1 + p * q2), 0.0))
+        assert width == pytest.approx(math.sqrt(exact), rel=1e-3, abs=1e-8 * unit)
 
 
 def test_stages_share_nothing(rng: np.random.Generator) -> None:
@@ -96,7 +123,7 @@ def _index_profit(family: Family, a: float, b: float, alpha: float, q: Any, p: A
 
 
 def _chosen(family: Family, a: float, b: float, alpha: float, q: Any, cost: float = 0.0) -> float:
-    return float(optimistic_price(family.code, a, b, alpha, *q, cost, 0.0, 3.0, np.empty((64, 2))))
+    return float(optimistic_price(family.code, a, b, alpha, *q, cost, 0.0, 3.0, np.empty((STACK, 2))))
 
 
 def _best_on_grid(family: Family, a: float, b: float, alpha: float, q: Any, cost: float) -> float:
@@ -153,6 +180,46 @@ def test_an_index_with_two_peaks(a: float, b: float, q: Any, peaks: int, end: bo
     assert _chosen(hp.Logistic(), a, b, 3.0, q) == pytest.approx(grid[best], abs=2e-4)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "alpha", "q", "high"),
+    [
+        (4.13, 0.653, 0.0, (1.0, 0.0, 1.0), 100.0),
+        (3.9955, 1.0, 0.1, (1.0, 0.0, 0.01), 100.0),
+        (4.0835, 20.0, 0.05, (1.0, -0.3, 0.1), 3.0),
+        (18.0, 2.99, 1e-6, (1.0, 0.0, 1e-20), 1e12),
+        (20.6, 8.4, 1e-6, (1.0, 0.0, 1e-20), 1e10),
+    ],
+)
+def test_newton_neither_circles_nor_stops_early(a: float, b: float, alpha: float, q: Any, high: float) -> None:
+    """Steps that would go back and forth for ever, and ranges so wide that a small part of them is a large price."""
+    price = float(optimistic_price(1, a, b, alpha, *q, 0.0, 0.0, high, np.empty((STACK, 2))))
+    grid = np.geomspace(1e-4, 30.0, 400_001)
+    best = grid[int(np.argmax(_index_profit(hp.Logistic(), a, b, alpha, q, grid, 0.0)))]
+    assert price == pytest.approx(best, rel=1e-4)
+
+
+@pytest.mark.parametrize("high", [3.0, 100.0, 1e6])
+def test_without_a_width_the_search_agrees_with_the_closed_form(high: float, rng: np.random.Generator) -> None:
+    """Over two hundred thousand values of (a, b), a fine sweep through the places where Newton's method has trouble."""
+    family = hp.Logistic()
+    a, b = rng.uniform(-5, 30, 70_000), 10.0 ** rng.uniform(-1.5, 1.5, 70_000)
+    stack = np.empty((STACK, 2))
+    prices = [
+        float(optimistic_price(1, x, y, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, high, stack)) for x, y in zip(a, b, strict=True)
+    ]
+    np.testing.assert_allclose(prices, family.optimal_price(a, b, (0.0, high)), rtol=1e-7)
+
+
+@pytest.mark.parametrize("family", KINDS, ids=lambda f: f.name)
+def test_a_flat_index_costs_no_search(family: Family) -> None:
+    """z = 0: with linear demand every price is worth the same."""
+    _chosen(family, 0.0, 0.0, 1.0, (0.0, 0.0, 0.0))
+    began = time.perf_counter()
+    for _ in range(2000):
+        assert _chosen(family, 0.0, 0.0, 1.0, (0.0, 0.0, 0.0)) == 3.0
+    assert time.perf_counter() - began < 1.0
+
+
 def test_without_a_width_the_index_price_is_the_greedy_one(rng: np.random.Generator) -> None:
     for family in KINDS:
         for a, b in rng.normal(1.0, 1.5, (200, 2)):
@@ -196,7 +263,7 @@ def test_ucb_follows_its_listing(family: Family) -> None:
 
 def _published(rng: np.random.Generator, d: int, alpha: float, phase: Phase) -> Params:
     theta = np.concatenate([np.full(d, 1.6), np.ones(d)]) / math.sqrt(d) + 0.1 * rng.standard_normal(2 * d)
-    bounds = Bounds(theta=theta[None], inverse=_definite(rng, 2 * d)[None], alpha=alpha)
+    bounds = Bounds(theta=theta[None], root=_root(rng, 2 * d)[None], alpha=alpha)
     return Params(version=1, phase=phase, theta=theta, learn=True, bounds=bounds)
 
 
@@ -210,12 +277,13 @@ def test_thompson_in_two_dimensions_has_the_prices_of_the_whole_vector(d: int, r
     params = _published(rng, d, 0.7, Phase.SAMPLE)
     assert params.bounds is not None
     policy = make_policy("ts-wtl", dim=d)
-    inverse = params.bounds.inverse[0]
+    root = params.bounds.root[0]
+    inverse = root @ root.T
     for _ in range(3):
         z = rng.uniform(0.5, 2.0, d) / math.sqrt(d)
         project = np.zeros((2, 2 * d))
         project[0, :d], project[1, d:] = z, z
-        q0, q1, q2 = kernel.forms(inverse, z, np.empty(2 * d))
+        q0, q1, q2 = kernel.forms(root, z, np.empty(4 * d))
         np.testing.assert_allclose(project @ inverse @ project.T, [[q0, -q1 / 2], [-q1 / 2, q2]], rtol=1e-10)
         n = 100_000
         theta = rng.multivariate_normal(params.theta, 0.49 * inverse, size=n)
@@ -233,7 +301,7 @@ def test_the_confidence_set_is_sampled_uniformly(d: int, rng: np.random.Generato
     z, n, m = rng.uniform(0.5, 2.0, d) / math.sqrt(d), 100_000, 2 * d
     ball = rng.standard_normal((n, m))
     ball *= (rng.random(n) ** (1 / m) / np.linalg.norm(ball, axis=1))[:, None]
-    theta = params.theta + 0.7 * ball @ np.linalg.cholesky(params.bounds.inverse[0]).T
+    theta = params.theta + 0.7 * ball @ params.bounds.root[0].T
     whole = policy.family.optimal_price(theta[:, :d] @ z, theta[:, d:] @ z, (0, 3))
     ours = policy.device().quote(params, np.tile(z, (n, 1)), rng).price
     assert stats.ks_2samp(whole, ours).pvalue > 1e-4
@@ -244,7 +312,7 @@ def test_more_samples_of_the_set_are_more_optimistic(rng: np.random.Generator) -
     params = _published(rng, 2, 1.5, Phase.SET)
     assert params.bounds is not None
     z = np.array([0.9, 0.6])
-    q0, q1, q2 = kernel.forms(params.bounds.inverse[0], z, np.empty(4))
+    q0, q1, q2 = kernel.forms(params.bounds.root[0], z, np.empty(8))
     root = np.linalg.cholesky([[q0, -q1 / 2], [-q1 / 2, q2]])
     angle = np.linspace(0, 2 * np.pi, 10_001)
     a, b = (params.theta.reshape(2, 2) @ z)[:, None] + 1.5 * root @ np.stack([np.cos(angle), np.sin(angle)])
@@ -288,14 +356,15 @@ def test_stages_decide_as_in_the_listing(family: Family, cost: float, rng: np.ra
     seen = set()
     for _ in range(2000):
         theta = np.array([1.2, 1.2, 0.8, 0.8]) + 0.3 * rng.standard_normal((S, 4))
-        inverse = np.stack([_definite(rng, 4) for _ in range(S)])
+        root = np.stack([_root(rng, 4) for _ in range(S)])
         alpha = 10.0 ** rng.uniform(-3.5, 0.0)
-        inverse *= 4.0 ** -np.minimum(np.arange(S), rng.integers(S))[:, None, None]
+        root *= 2.0 ** -np.minimum(np.arange(S), rng.integers(S))[:, None, None]
+        inverse = root @ root.transpose(0, 2, 1)
         z = rng.uniform(0.1, 0.5, d)
         want = _listing(family, z, theta, inverse, alpha, T, K, cost)
         got = kernel.staged_price(
-            family.code, z, theta, inverse, alpha, 1 / math.sqrt(T), K, cost, 0.0, 3.0,
-            np.empty(K, np.bool_), np.empty(K), np.empty(4),
+            family.code, z, theta, root, alpha, 1 / math.sqrt(T), K, cost, 0.0, 3.0,
+            np.empty(K, np.bool_), np.empty(K), np.empty(8),
         )  # fmt: skip
         assert got[1] == want[1]
         assert got[0] == pytest.approx(want[0], abs=1e-12)
@@ -342,14 +411,14 @@ def test_what_joins_a_stage_does_not_depend_on_its_outcomes(family: Family, rng:
     K, S, joined = 6, 5, 0
     for _ in range(1500):
         theta = np.array([1.2, 0.8]) + 0.3 * rng.standard_normal((S, 2))
-        inverse = np.stack([_definite(rng, 2) for _ in range(S)])
-        inverse *= 10.0 ** rng.uniform(-5, 1, S)[:, None, None]
+        root = np.stack([_root(rng, 2) for _ in range(S)])
+        root *= 10.0 ** rng.uniform(-2.5, 0.5, S)[:, None, None]
         z = rng.uniform(0.1, 1.5, 1)
 
-        def decide(theta: Any, inverse: Any = inverse, z: Any = z) -> tuple[float, int]:
-            scratch = np.empty(K, np.bool_), np.empty(K), np.empty(2)
+        def decide(theta: Any, root: Any = root, z: Any = z) -> tuple[float, int]:
+            scratch = np.empty(K, np.bool_), np.empty(K), np.empty(4)
             decision: tuple[float, int] = kernel.staged_price(
-                family.code, z, theta, inverse, 1.0, 0.01, K, 0.0, 0.0, 3.0, *scratch
+                family.code, z, theta, root, 1.0, 0.01, K, 0.0, 0.0, 3.0, *scratch
             )
             return decision
 
@@ -361,6 +430,15 @@ def test_what_joins_a_stage_does_not_depend_on_its_outcomes(family: Family, rng:
         other[s - 1 :] = rng.standard_normal((S - s + 1, 2))
         assert decide(other) == (price, s)
     assert joined > 100
+
+
+def test_estimates_beyond_all_numbers_give_a_price_of_the_grid() -> None:
+    """Rewards that are not numbers must not eliminate the last arm."""
+    scratch = np.empty(5, np.bool_), np.empty(5), np.empty(4)
+    theta, root = np.full((3, 2), 1e308), np.full((3, 2, 2), 1e-20)
+    price, stage = kernel.staged_price(0, np.array([1e12]), theta, root, 1e-6, 1e-9, 5, 0.0, 1.0, 3.0, *scratch)
+    assert stage == 0
+    assert 1.0 <= price <= 3.0
 
 
 def test_doubling_starts_afresh() -> None:
@@ -385,7 +463,7 @@ def test_adversarial_supcb_has_no_experiments() -> None:
     params = make_policy("supcb-adversarial").start(seed=1).params
     assert params.phase is Phase.STAGES
     assert params.bounds is not None
-    np.testing.assert_array_equal(params.bounds.inverse, np.tile(np.eye(6), (9, 1, 1)))
+    np.testing.assert_array_equal(params.bounds.root, np.tile(np.eye(6), (9, 1, 1)))
 
 
 @pytest.mark.parametrize("name", ["supcb", "supcb-adversarial", "ucb", "ts-wtl", "ucb-wtl"])

@@ -51,6 +51,7 @@ def test_privacy_costs_and_mixing_lies_between() -> None:
 
 def test_lower_bounds_hold_only_where_proved() -> None:
     assert np.isnan(theory.lower_bound(100, 1000))
+    assert np.isnan(theory.lower_bound(1, 1))
     assert np.isnan(theory.lower_bound_ldp(1, 1e8, epsilon=2.0))
     assert np.isnan(theory.lower_bound_ldp(10, 1e4, epsilon=0.5))
     T = np.geomspace(1e3, 1e8, 20)
@@ -67,6 +68,11 @@ def test_lower_bounds_hold_only_where_proved() -> None:
         lambda: theory.etc_ldp_mixed(1, 100, epsilon=1, public=1.2),
         lambda: theory.etc_ldp_approx(1, 100, epsilon=1, delta=0),
         lambda: theory.rate("etcc"),
+        lambda: theory.rate(["etc"]),  # type: ignore[arg-type]
+        lambda: theory.plain_rate("etc-ldp"),
+        lambda: theory.etc("3", 100),
+        lambda: theory.etc(10**400, 100),
+        lambda: theory.etc([1, 2], [100, 200, 300]),
     ],
 )
 def test_bad_sizes_are_refused(wrong: Any) -> None:
@@ -144,7 +150,18 @@ def test_patterns_by_number_and_by_bits() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"v": 8}, {"v": [0, 2, 1]}, {"v": [0, 1]}, {"delta": 0.7}, {"horizon": 0}, {"family": "logistic"}, {"dim": 0}],
+    [
+        {"v": -1},
+        {"v": [[0], [0, 1]]},
+        {"v": "011"},
+        {"v": 8},
+        {"v": [0, 2, 1]},
+        {"v": [0, 1]},
+        {"delta": 0.7},
+        {"horizon": 0},
+        {"family": "logistic"},
+        {"dim": 0},
+    ],
 )
 def test_bad_instances_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(hp.InvalidInput):

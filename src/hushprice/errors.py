@@ -59,7 +59,7 @@ def finite(
 ) -> float:
     """A finite real number between ``minimum`` (excluded if strict) and ``maximum``."""
     try:
-        if isinstance(value, (str, bytes)):
+        if isinstance(value, (str, bytes, bool, np.bool_)):
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -75,16 +75,21 @@ def etc_ldp_mixed(d: Numbers, T: Numbers, *, epsilon: Numbers, public: Numbers) 
 
 
 def lower_bound(d: Numbers, T: Numbers) -> Array:
-    """sqrt(d T) / 1728: no policy does better on every lower-bound instance, for T >= 4 d^2 log T (below that, NaN)."""
+    """sqrt(d T) / 1728: no policy does better on every lower-bound instance, for T large enough (else NaN).
+
+    Large enough: T >= 4 d^2 log T, and d/T^2 below what the proof has to spare.
+    """
     d, T = _sizes(d, T)
     bound = LOWER_CONSTANT * np.sqrt(d * T)
-    return np.asarray(np.where(4.0 * d * d * np.log(T) <= T, bound, np.nan))[()]
+    spare = 0.5 * (1.0 - np.sqrt(1.0 / 6.0)) - 0.25
+    return np.asarray(np.where((4.0 * d * d * np.log(T) <= T) & (d <= spare * T * T), bound, np.nan))[()]
 
 
 def lower_bound_ldp(d: Numbers, T: Numbers, *, epsilon: Numbers) -> Array:
     """sqrt(14) d sqrt(T) / (774144 epsilon): no epsilon-LDP policy does better, for epsilon < 1 and T large enough.
 
-    Large enough: T >= 1156 d^2 log(T) / epsilon^2, the condition of the proof's first lemma (below that, NaN).
+    Large enough: T >= 1156 d^2 log(T) / epsilon^2, the condition of the proof's first lemma (below that, NaN). The
+    theorem itself asks for T >= c d^4 log(T) / epsilon^2 with a constant it does not give.
     """
     d, T = _sizes(d, T)
     e = _epsilon(epsilon)
@@ -123,7 +128,7 @@ LOG_POWERS = {etc: 0.5, supcb: 1.5, ucb: 1.0, etc_ldp: 1.0, etc_ldp_approx: 1.0,
 
 def rate(name: str) -> Callable[..., Array]:
     """The bound of a policy, by the policy's name."""
-    if name not in RATES:
+    if not isinstance(name, str) or name not in RATES:
         raise unknown("regret bound", name, RATES)
     return RATES[name]
 
@@ -147,6 +152,10 @@ def log_power(name: str) -> float:
 
 def _sizes(d: Numbers, T: Numbers) -> tuple[Array, Array]:
     dims, rounds = _between("d", d, 1.0, np.inf), _between("T", T, 1.0, np.inf)
+    try:
+        np.broadcast_shapes(dims.shape, rounds.shape)
+    except ValueError:
+        raise InvalidInput(f"d and T must go together, but have shapes {dims.shape} and {rounds.shape}.") from None
     return dims, rounds
 
 
@@ -159,9 +168,12 @@ def _epsilon(epsilon: Numbers) -> Array:
 
 def _between(name: str, value: Any, low: float, high: float) -> Array:
     try:
-        numbers = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"{name} must be numbers, got {value!r}.") from None
+        raw = np.asarray(value)
+        if raw.dtype.kind not in "iuf":
+            raise TypeError
+        numbers = raw.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"{name} must be numbers, got {str(value)[:60]!r}.") from None
     if not ((numbers >= low) & (numbers <= high)).all():
-        raise InvalidInput(f"{name} must lie between {low:g} and {high:g}, got {value!r}.")
+        raise InvalidInput(f"{name} must lie between {low:g} and {high:g}, got {str(value)[:60]!r}.")
     return numbers

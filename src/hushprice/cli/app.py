@@ -160,7 +160,7 @@ def scaling(
         "dims": whole_numbers("--dims", dims or ("4,8,12" if market in ("a1", "a2") else "1,4,9")),
         "horizons": whole_numbers("--horizons", horizons),
     }
-    check_grid(**grid)
+    check_grid(**grid, offset=offset or 0.0)
     check_words(policy)
     if load is not None:
         load_policies(load)

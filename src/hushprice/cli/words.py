@@ -111,7 +111,7 @@ def load_policies(file: Path) -> None:
 def whole_numbers(option: str, text: str) -> list[int]:
     """Numbers from ``1,4,9``."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdigit() and int(part) > 0 for part in parts):
+    if not parts or not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
         raise InvalidInput(f"{option} takes whole numbers of at least 1 with commas between them, got {text!r}.")
     numbers = [int(part) for part in parts]
     if len(set(numbers)) < len(numbers):

@@ -11,6 +11,10 @@ error of the exact one. It is kept by watching the second-order error of the ste
 once. (The maximum is taken over the contexts that arrived since the refit, the largest context so far and all prices on
 record, not over every record, so the bound is tested rather than proved.) In stationary markets the drift found is
 below a fifth of the bound; for linear demand the steps are exact. The first 200 records are always fitted exactly.
+
+In floating point this needs features in ordinary units: the information must not exceed the ridge by more than about
+1e12, say |x|^2 n / ridge <= 1e12. Beyond that nothing breaks, but the bound is not kept: standardise the features, or
+raise the ridge.
 """
 
 from __future__ import annotations

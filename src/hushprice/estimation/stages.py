@@ -1,8 +1,9 @@
 """Estimates with confidence widths, in stages that share no record.
 
-Each stage s = 1 .. S has a running estimate theta of its own records and the inverse of their design matrix
-V = ridge I + sum of x x'. Policies with one estimate are the case S = 1. The arrays of all stages are stacked, and
-their records lie one stage after the other in one block of memory, so that a compiled loop can reach every stage.
+Each stage s = 1 .. S has a running estimate theta of its own records and, of their design matrix V = ridge I + sum of
+x x', a root W of the inverse: V^-1 = W W'. Policies with one estimate are the case S = 1. The arrays of all stages are
+stacked, and their records lie one stage after the other in one block of memory, so that a compiled loop can reach every
+stage.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from hushprice.kernels import bounds as kernel
 
 
 class StageEstimators:
-    """S running estimators, each with V^-1.
+    """S running estimators, each with a root of V^-1.
 
     >>> from hushprice.demand import Linear
     >>> stages = StageEstimators(Linear(), dim=1, ridge=1.0, stages=2)
     >>> stages.absorb(2, np.array([[1.0]]), np.array([2.0]), np.array([3.0]))
-    >>> theta, inverse = stages.bounds()
+    >>> theta, root = stages.bounds()
     >>> theta
     array([[ 0. ,  0. ],
            [ 0.5, -1. ]])
-    >>> np.allclose(inverse[1], np.linalg.inv(np.eye(2) + np.outer([1, -2], [1, -2])))
+    >>> np.allclose(root[1] @ root[1].T, np.linalg.inv(np.eye(2) + np.outer([1, -2], [1, -2])))
     True
     """
 
@@ -37,7 +38,7 @@ class StageEstimators:
         self.family, self.dim, self.ridge = family, dim, ridge
         self.theta, self.P, self.anchor = np.empty((S, m)), np.empty((S, m, m)), np.empty((S, 3, m))
         self.counts, self.pace = np.empty((S, 4), dtype=np.int64), np.empty((S, 5))
-        self.inverse = np.tile(np.eye(m) / ridge, (S, 1, 1))
+        self.root = np.tile(np.eye(m) / np.sqrt(ridge), (S, 1, 1))
         self.inside = np.zeros(S, dtype=np.int64)  # records in V
         self.members = tuple(RunningEstimator(family, dim=dim, ridge=ridge) for _ in range(S))
         for s, member in enumerate(self.members):
@@ -71,25 +72,25 @@ class StageEstimators:
         """The state as the kernels take it."""
         return (
             self.x, self.y, self.start, self.theta, self.P, self.counts, self.pace, self.anchor,
-            self.inverse, self.inside,
+            self.root, self.inside,
         )  # fmt: skip
 
     def bounds(self) -> tuple[Array, Array]:
-        """(theta, V^-1) of every stage, from all records held."""
+        """(theta, root of V^-1) of every stage, from all records held."""
         self.reserve(0)
-        work = np.empty(2 * self.dim)
+        work = np.empty(4 * self.dim)
         for s in range(len(self.members)):
             kernel.catch_up(self.family.code, self.ridge, s, *self.arrays(), work)
-        return self.theta.copy(), self.inverse.copy()
+        return self.theta.copy(), self.root.copy()
 
     def state(self) -> dict[str, Any]:
         """The whole state as plain data."""
         stages = {str(s + 1): member.state() for s, member in enumerate(self.members)}
-        return {"stages": stages, "inverse": self.inverse, "inside": self.inside}
+        return {"stages": stages, "root": self.root, "inside": self.inside}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over a state given by :meth:`state`, if it is one."""
-        for key, mine in (("inverse", self.inverse), ("inside", self.inside)):
+        for key, mine in (("root", self.root), ("inside", self.inside)):
             theirs = state.get(key)
             if (
                 not isinstance(theirs, np.ndarray)
@@ -104,4 +105,4 @@ class StageEstimators:
             member.restore(stages[str(s + 1)])
             if not 0 <= state["inside"][s] <= member.records:
                 raise SnapshotError("The snapshot's design matrix holds more records than there are.")
-        self.inverse[:], self.inside[:] = state["inverse"], state["inside"]
+        self.root[:], self.inside[:] = state["root"], state["inside"]

@@ -1,9 +1,10 @@
 """Prices from confidence bounds: what x = (z, -p z) may be worth when theta is known up to a norm of V^-1.
 
-V = ridge I + sum of x x' over the records of a stage. With V^-1 in blocks [[A, B'], [B, C]] the squared length of an
-arm is a quadratic in its price, |x|^2 = q0 + q1 p + q2 p^2 with q0 = z'Az, q1 = -2 z'Bz, q2 = z'Cz: three quadratic
-forms a customer and stage serve every price. They are also the covariance of (z.alpha, z.beta) when theta has
-covariance V^-1: variances q0 and q2, covariance -q1/2.
+V = ridge I + sum of x x' over the records of a stage. It is held as a root W of its root, V^-1 = W W', which keeps
+twice the digits that V^-1 itself would. The squared length of an arm is a quadratic in its price: with u = W'(z, 0) and
+v = W'(0, z), |x|^2 = q0 + q1 p + q2 p^2 for q0 = u.u, q1 = -2 u.v, q2 = v.v, so that three forms a customer and stage
+serve every price. They are also the covariance of (z.alpha, z.beta) when theta has covariance V^-1: variances q0 and
+q2, covariance -q1/2.
 """
 
 import math
@@ -12,8 +13,8 @@ import numpy as np
 
 from hushprice.kernels.glm import best_price, best_profit, draw, mean, profit
 from hushprice.kernels.jit import compiled
-from hushprice.kernels.newton import cholesky, definite, dot, invert
-from hushprice.kernels.optimism import length, optimistic_price
+from hushprice.kernels.newton import dot
+from hushprice.kernels.optimism import STACK, length, optimistic_price
 from hushprice.kernels.quote import arm_price
 from hushprice.kernels.running import HELD, USED, append, update
 from hushprice.kernels.special import normal_quantile
@@ -21,67 +22,59 @@ from hushprice.kernels.special import normal_quantile
 INDEX, SAMPLE, SET, STAGES = 5, 6, 7, 8  # phases of a device, after those of hushprice.kernels.quote
 
 
-# -- V^-1 -----------------------------------------------------------------------------------------------------
+# -- the root of V^-1 -------------------------------------------------------------------------------------------
 
 
 @compiled
-def rebuild(ridge, x, inverse):
-    """inverse = (ridge I + x'x)^-1, from scratch."""
-    n, m = x.shape
-    V, factor = np.zeros((m, m)), np.zeros((m, m))
-    for k in range(n):
-        for i in range(m):
-            c, row = x[k, i], V[i]
-            for j in range(i + 1):
-                row[j] += c * x[k, j]
+def _dot(x, y):
+    """x.y as four running sums, which the processor can add at once."""
+    n = x.size
+    s0 = s1 = s2 = s3 = 0.0
+    full = n - n % 4
+    for j in range(0, full, 4):
+        s0 += x[j] * y[j]
+        s1 += x[j + 1] * y[j + 1]
+        s2 += x[j + 2] * y[j + 2]
+        s3 += x[j + 3] * y[j + 3]
+    for j in range(full, n):
+        s0 += x[j] * y[j]
+    return (s0 + s1) + (s2 + s3)
+
+
+@compiled
+def _project(root, first, z, out):
+    """out = sum_i z_i root[first + i]."""
+    for j in range(out.size):
+        out[j] = 0.0
+    for i in range(z.size):
+        c, row = z[i], root[first + i]
+        for j in range(out.size):
+            out[j] += c * row[j]
+
+
+@compiled
+def weigh(x, root, work):
+    """Add x to V: W becomes W (I - gamma f f') with f = W'x (Potter's form of the rank-one step)."""
+    m = x.size
+    f = work[:m]
+    _project(root, 0, x, f)
+    share = 1.0 / (1.0 + _dot(f, f))
+    gamma = share / (1.0 + math.sqrt(share))
     for i in range(m):
-        V[i, i] += ridge
-    if cholesky(V, factor) or definite(V, factor):
-        invert(factor, inverse)
+        row = root[i]
+        c = gamma * _dot(row, f)
+        for j in range(m):
+            row[j] -= c * f[j]
 
 
 @compiled
-def weigh(ridge, x, inside, n, inverse, work):
-    """Bring V^-1 from the first ``inside`` records to the first n.
-
-    By rank-one steps, and from scratch whenever the number of records is a power of two or many came at once, so that
-    rounding never adds up over more than as many steps as there are records.
-    """
-    m = x.shape[1]
-    if n - inside > m:
-        rebuild(ridge, x[:n], inverse)
-        return
-    for k in range(inside, n):
-        if (k + 1) & k == 0:
-            rebuild(ridge, x[: k + 1], inverse)
-            continue
-        for i in range(m):
-            work[i] = dot(inverse[i], x[k])
-        c = 1.0 / (1.0 + dot(x[k], work))
-        for i in range(m):
-            row, a = inverse[i], c * work[i]
-            for j in range(m):
-                row[j] -= a * work[j]
-
-
-@compiled
-def forms(inverse, z, work):
-    """(q0, q1, q2): the squared length of x = (z, -p z) in V^-1 is q0 + q1 p + q2 p^2."""
+def forms(root, z, work):
+    """(q0, q1, q2): the squared length of x = (z, -p z) in V^-1 is q0 + q1 p + q2 p^2. ``work`` holds 4 d numbers."""
     d = z.size
-    for j in range(2 * d):
-        work[j] = 0.0
-    for i in range(d):
-        c, row = z[i], inverse[i]
-        for j in range(2 * d):
-            work[j] += c * row[j]
-    q0, q1 = dot(work, z), -2.0 * dot(work[d:], z)
-    for j in range(d):
-        work[j] = 0.0
-    for i in range(d):
-        c, row = z[i], inverse[d + i, d:]
-        for j in range(d):
-            work[j] += c * row[j]
-    return max(q0, 0.0), q1, max(dot(work, z), 0.0)
+    u, v = work[: 2 * d], work[2 * d : 4 * d]
+    _project(root, 0, z, u)
+    _project(root, d, z, v)
+    return _dot(u, u), -2.0 * _dot(u, v), _dot(v, v)
 
 
 # -- the rules ------------------------------------------------------------------------------------------------
@@ -125,7 +118,7 @@ def luckiest_price(code, a, b, alpha, q0, q1, q2, d, uniforms, cost, low, high):
 
 
 @compiled
-def staged_price(code, z, theta, inverse, alpha, floor, arms, cost, low, high, alive, reward, work):
+def staged_price(code, z, theta, root, alpha, floor, arms, cost, low, high, alive, reward, work):
     """supCB's decision for one customer: (price, stage), stage 0 when nothing is to be learned from the outcome.
 
     Stage s = 1, 2, ... estimates each arm's revenue r up to its width w = alpha |x|_{V^-1}, from its own records only.
@@ -140,7 +133,7 @@ def staged_price(code, z, theta, inverse, alpha, floor, arms, cost, low, high, a
     scale = 1.0
     for s in range(S):
         scale *= 0.5
-        q0, q1, q2 = forms(inverse[s], z, work)
+        q0, q1, q2 = forms(root[s], z, work)
         at_first = alpha * length(q0, q1, q2, arm_price(first, arms, low, high))
         at_last = alpha * length(q0, q1, q2, arm_price(last, arms, low, high))
         widest = max(at_first, at_last)
@@ -157,8 +150,8 @@ def staged_price(code, z, theta, inverse, alpha, floor, arms, cost, low, high, a
         if widest <= floor or s == S - 1:
             return arm_price(top, arms, low, high), 0
         for k in range(first, last + 1):
-            alive[k] = alive[k] and reward[k] >= best - 2.0 * scale
-        while not alive[first]:
+            alive[k] = k == top or (alive[k] and reward[k] >= best - 2.0 * scale)
+        while not alive[first]:  # the best arm is left, so both ends are found
             first += 1
         while not alive[last]:
             last -= 1
@@ -166,12 +159,12 @@ def staged_price(code, z, theta, inverse, alpha, floor, arms, cost, low, high, a
 
 
 @compiled
-def decide(rule, code, z, theta, inverse, alpha, floor, arms, uniforms, cost, low, high, alive, reward, work, stack):
+def decide(rule, code, z, theta, root, alpha, floor, arms, uniforms, cost, low, high, alive, reward, work, stack):
     """(price, stage) for one customer under one of the rules."""
     if rule == STAGES:
-        return staged_price(code, z, theta, inverse, alpha, floor, arms, cost, low, high, alive, reward, work)
+        return staged_price(code, z, theta, root, alpha, floor, arms, cost, low, high, alive, reward, work)
     d = z.size
-    q0, q1, q2 = forms(inverse[0], z, work)
+    q0, q1, q2 = forms(root[0], z, work)
     a, b = dot(z, theta[0, :d]), dot(z, theta[0, d:])
     if rule == INDEX:
         return optimistic_price(code, a, b, alpha, q0, q1, q2, cost, low, high, stack), 1
@@ -181,43 +174,44 @@ def decide(rule, code, z, theta, inverse, alpha, floor, arms, uniforms, cost, lo
 
 
 @compiled
-def decisions(rule, code, theta, inverse, alpha, floor, arms, z, uniforms, cost, low, high, prices, stages):
+def decisions(rule, code, theta, root, alpha, floor, arms, z, uniforms, cost, low, high, prices, stages):
     """:func:`decide` for customers under the same published bounds."""
     alive, reward = np.empty(arms, np.bool_), np.empty(arms)
-    work, stack = np.empty(theta.shape[1]), np.empty((64, 2))
+    work, stack = np.empty(2 * theta.shape[1]), np.empty((STACK, 2))
     for i in range(len(z)):
         prices[i], stages[i] = decide(
-            rule, code, z[i], theta, inverse, alpha, floor, arms, uniforms[i], cost, low, high,
+            rule, code, z[i], theta, root, alpha, floor, arms, uniforms[i], cost, low, high,
             alive, reward, work, stack,
         )  # fmt: skip
 
 
 @compiled
-def catch_up(code, ridge, s, x, y, start, theta, P, counts, pace, anchor, inverse, inside, work):
-    """Bring the estimate and V^-1 of stage s up to its records."""
+def catch_up(code, ridge, s, x, y, start, theta, P, counts, pace, anchor, root, inside, work):
+    """Bring the estimate and the root of V^-1 of stage s up to its records."""
     n = counts[s, HELD]
     if counts[s, USED] == n and inside[s] == n:
         return
     rows = x[start[s] : start[s + 1]]
     update(code, ridge, rows, y[start[s] : start[s + 1]], theta[s], P[s], counts[s], pace[s], anchor[s])
-    weigh(ridge, rows, inside[s], n, inverse[s], work)
+    for k in range(inside[s], n):
+        weigh(rows[k], root[s], work)
     inside[s] = n
 
 
 @compiled
 def sell_block(
     rule, code, ridge, alpha, floor, arms, cost, low, high, z, uniforms,
-    x, y, start, theta, P, counts, pace, anchor, inverse, inside,
+    x, y, start, theta, P, counts, pace, anchor, root, inside,
     true_code, scale, true_a, true_b, demand, prices, stages,
 ):  # fmt: skip
     """Decide, sell, record and re-estimate, one customer after another. The same steps as a live round."""
     alive, reward = np.empty(arms, np.bool_), np.empty(arms)
-    work, stack = np.empty(theta.shape[1]), np.empty((64, 2))
+    work, stack = np.empty(2 * theta.shape[1]), np.empty((STACK, 2))
     for i in range(len(z)):
         for s in range(len(theta)):
-            catch_up(code, ridge, s, x, y, start, theta, P, counts, pace, anchor, inverse, inside, work)
+            catch_up(code, ridge, s, x, y, start, theta, P, counts, pace, anchor, root, inside, work)
         prices[i], stages[i] = decide(
-            rule, code, z[i], theta, inverse, alpha, floor, arms, uniforms[i], cost, low, high,
+            rule, code, z[i], theta, root, alpha, floor, arms, uniforms[i], cost, low, high,
             alive, reward, work, stack,
         )  # fmt: skip
         s = stages[i] - 1

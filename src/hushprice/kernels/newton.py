@@ -154,7 +154,7 @@ def invert(factor, out):
 
 
 @compiled
-def definite(information, factor):
+def _make_definite(information, factor):
     """Raise the diagonal by the least power of ten of rounding that lets the factorisation through.
 
     With a ridge the matrix is positive definite, but next to large entries the ridge can be lost in rounding.
@@ -187,7 +187,7 @@ def step(value, ridge, theta, trial, direction, gradient, information, factor, s
     for i in range(m):
         gradient[i] += ridge * theta[i]
         information[i, i] += ridge
-    if not cholesky(information, factor) and (ridge == 0.0 or not definite(information, factor)):
+    if not cholesky(information, factor) and (ridge == 0.0 or not _make_definite(information, factor)):
         return SINGULAR
     solve(factor, gradient, direction)
     state[0], state[1], state[2] = value, 1.0, math.sqrt(max(dot(gradient, direction), 0.0))

@@ -11,11 +11,14 @@ g is convex and its derivatives are monotone or have their extremes at the verte
 
 import math
 
+import numpy as np
+
 from hushprice.kernels.glm import LINEAR, LOGISTIC, logmean, mean
 from hushprice.kernels.jit import compiled, inlined
 
-NARROW = 1e-13  # of the range: below it an interval is as good as a point
-PATIENCE = 20_000  # intervals; never met in practice
+NARROW = 1e-13  # of its prices: an interval as narrow as that is as good as a point
+PATIENCE = 2_000  # intervals looked into; more than any index has needed by far
+STACK = 128  # intervals that can wait
 
 
 @inlined
@@ -69,25 +72,30 @@ def _span(x0, x1, y0, y1):
 
 @compiled
 def _peak(code, a, b, alpha, q0, q1, q2, cost, left, right):
-    """The root of the falling slope in [left, right], by Newton's method kept inside by bisection.
+    """The root of the falling slope in [left, right]: Newton steps while they shrink by half in two, else bisection.
 
-    Once a step is below 1e-9 of the range the next would be below 1e-17, so it is the last.
+    After a Newton step below 1e-10 of p - cost the next would be rounding, so it is the last.
     """
-    close = 1e-9 * (right - left)
     p = 0.5 * (left + right)
-    for _ in range(200):
+    last = before = right - left
+    for _ in range(400):
         g, g1, g2 = _index(a, b, alpha, q0, q1, q2, p)
         slope, bend = _slope(code, g, g1, g2, p - cost)
         if slope > 0.0:
             left = p
         else:
             right = p
-        t = p - slope / bend if bend < 0.0 else left
-        if not left < t < right:
-            t = 0.5 * (left + right)
-        if abs(t - p) <= close:
-            return t
-        p = t
+        step = -slope / bend if bend < 0.0 else np.inf
+        if left < p + step < right and abs(step) <= 0.5 * before:
+            before, last = last, abs(step)
+            p += step
+            if last <= 1e-10 * abs(p - cost):
+                return p
+        else:
+            before, last = last, 0.5 * (right - left)
+            p = 0.5 * (left + right)
+            if not left < p < right:
+                return p
     return p
 
 
@@ -118,7 +126,7 @@ def _judge(code, a, b, alpha, q0, q1, q2, cost, left, right, best):
         slope_low, slope_high = slope_low + g_low, slope_high + g_high
     else:
         slope_low, slope_high = slope_low + 1.0, slope_high + 1.0
-    if slope_low > 0.0 or slope_high < 0.0:
+    if slope_low >= 0.0 or slope_high <= 0.0:
         return DROP
     s_left, s_right = length(q0, q1, q2, left), length(q0, q1, q2, right)
     turn, s_low = max(4.0 * q0 * q2 - q1 * q1, 0.0), min(s_left, s_right)
@@ -140,7 +148,7 @@ def _judge(code, a, b, alpha, q0, q1, q2, cost, left, right, best):
             left - cost, right - cost, g2_low - square_high * kappa_high, g2_high - square_low * kappa_low
         )
         bend_low, bend_high = bend_low + g1_left, bend_high + g1_right
-    if bend_low > 0.0:
+    if bend_low >= 0.0:
         return DROP
     if bend_high < 0.0:
         return CLIMB
@@ -169,7 +177,7 @@ def _between(left, right, vertex, breadth):
 
 @compiled
 def optimistic_price(code, a, b, alpha, q0, q1, q2, cost, low, high, stack):
-    """The price in [low, high] of the largest F. ``stack`` is scratch of shape (64, 2)."""
+    """The price in [low, high] of the largest F. ``stack`` is scratch of shape (STACK, 2)."""
     if code != LINEAR and high > cost:
         low = max(low, cost)  # below cost F is negative
     price = high
@@ -179,7 +187,7 @@ def optimistic_price(code, a, b, alpha, q0, q1, q2, cost, low, high, stack):
         if worth > best:
             best, price = worth, low
     vertex = -0.5 * q1 / q2 if q2 > 0.0 else low
-    breadth = math.sqrt(max(4.0 * q0 * q2 - q1 * q1, 0.0)) / (2.0 * q2) + NARROW * (high - low) if q2 > 0.0 else 1e6
+    breadth = math.sqrt(max(4.0 * q0 * q2 - q1 * q1, 0.0)) / (2.0 * q2) + NARROW * high if q2 > 0.0 else np.inf
     stack[0, 0], stack[0, 1] = low, high
     held, seen = 1, 0
     while held:
@@ -196,7 +204,7 @@ def optimistic_price(code, a, b, alpha, q0, q1, q2, cost, low, high, stack):
         worth = _worth(code, _index(a, b, alpha, q0, q1, q2, p)[0], p, cost)
         if worth > best:
             best, price = worth, p
-        if verdict == HALVE and right - left > NARROW * (high - low) and held < 62 and seen < PATIENCE:
+        if verdict == HALVE and right - left > NARROW * right and held < STACK - 2 and seen < PATIENCE:
             stack[held, 0], stack[held, 1] = p, right
             stack[held + 1, 0], stack[held + 1, 1] = left, p
             held += 2

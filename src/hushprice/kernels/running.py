@@ -85,7 +85,9 @@ def _track(x, s, w, theta, pace, anchor):
     for i in range(m):  # the Hessian gained w x x', the way s P x
         anchor[1, i] += (s + w * along) * x[i]
     _keep_largest(x, anchor)
-    pace[MOVED] = max(pace[MOVED], _moved(x, theta, pace, anchor), _moved(anchor[2], theta, pace, anchor))
+    here, there = _moved(x, theta, pace, anchor), _moved(anchor[2], theta, pace, anchor)
+    finite = here < np.inf and there < np.inf  # and not NaN: else a refit is due
+    pace[MOVED] = max(pace[MOVED], here, there) if finite else np.inf
 
 
 @compiled

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hushprice.demand import Family, Linear, as_family
-from hushprice.errors import LARGEST_DIM, Array, InvalidInput, finite, positive_int
+from hushprice.errors import LARGEST_DIM, Array, InvalidInput, array, finite, positive_int
 from hushprice.markets.market import Market
 from hushprice.markets.synthetic import PRICES, UnitVectors
 from hushprice.theory import separation
@@ -75,9 +75,10 @@ def lower_bound(
 ) -> Market:
     """The lower-bound instance: z a uniform unit vector, y ~ N(2 - p + Delta v_i (1 - p), 1), prices [1/3, 3/2].
 
-    ``v`` is one of the 2^d patterns: 0s and 1s, or a number from 0 to 2^d - 1 whose bits they are; 0, 1, 0, 1, ...
-    unless given. Delta follows from d and the horizon T (:func:`hushprice.theory.separation`) unless given: then the
-    patterns are just too close for T rounds to tell them apart cheaply.
+    Make it with the horizon of the run. ``v`` is one of the 2^d patterns: 0s and 1s, or a number from 0 to 2^d - 1
+    whose bits they are; 0, 1, 0, 1, ... unless given. Delta follows from d and the horizon T
+    (:func:`hushprice.theory.separation`) unless given: then the patterns are just too close for T rounds to tell them
+    apart cheaply.
 
     >>> market = lower_bound(dim=2, horizon=1_000_000, v=[0, 1])
     >>> market.optimal_price(np.eye(2)).round(4)
@@ -100,10 +101,11 @@ def _pattern(v: Any, d: int) -> Array:
     """The 0s and 1s of a pattern."""
     if v is None:
         return np.arange(d, dtype=np.float64) % 2.0
-    if np.ndim(v) == 0:
-        number = positive_int("v", v, minimum=0, maximum=2**d - 1)
-        return np.array([float(number >> i & 1) for i in range(d)])
-    bits = np.asarray(v)
-    if bits.shape != (d,) or not np.isin(bits, (0, 1)).all():
-        raise InvalidInput(f"v must be {d} numbers, each 0 or 1, or one number from 0 to 2^{d} - 1; got {v!r}.")
-    return bits.astype(np.float64)
+    if isinstance(v, (int, np.integer)):
+        if not 0 <= v < 2**d:
+            raise InvalidInput(f"v must be a number from 0 to 2^{d} - 1 or {d} numbers, each 0 or 1; got {v}.")
+        return np.array([float(int(v) >> i & 1) for i in range(d)])
+    bits = array("v", v, shape=(d,))
+    if not np.isin(bits, (0.0, 1.0)).all():
+        raise InvalidInput(f"v must be {d} numbers, each 0 or 1, or one number from 0 to 2^{d} - 1.")
+    return bits

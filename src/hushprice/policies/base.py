@@ -63,7 +63,7 @@ class Bounds:
     """How sure the server is: the width of x at stage s is alpha |x|_{V^-1}, with that stage's V."""
 
     theta: Array  # (S, 2 d), the estimate of each stage
-    inverse: Array  # (S, 2 d, 2 d), its V^-1
+    root: Array  # (S, 2 d, 2 d), a root W of its V^-1 = W W'
     alpha: float
     arms: int = 2  # K, equispaced prices to choose from (STAGES)
     floor: float = 0.0  # width that is as good as none (STAGES)

@@ -2,7 +2,7 @@
 
 A policy of this kind says how its device prices (``phase``) and, for each episode, how long it is, how many stages of
 records are kept apart, how many experiments each stage begins with, and how wide the bounds are. The server half keeps
-the records and, for each stage, the estimate theta and the inverse of V = ridge I + sum of x x'.
+the records and, for each stage, the estimate theta and a root of the inverse of V = ridge I + sum of x x'.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from hushprice.estimation import RunningEstimator, StageEstimators
 from hushprice.kernels import bounds as kernel
 from hushprice.policies.base import FOREVER, Bounds, Customers, Device, Params, Phase, Policy, Quotes, Records, Server
 
-LARGEST_BOUNDS = 1000  # dim, and stages; every stage holds two matrices of (2 d)^2 numbers
+LARGEST_BOUNDED, LARGEST_STAGED = 3000, 400  # dim; every one of up to 53 stages holds two matrices of (2 d)^2 numbers
+MOST_STAGES = 64
 MOST_ARMS = 10_000_000
+MOST_DRAWS = 2**20  # random numbers drawn at once
 MOST_EPISODES = 1_000_000
 
 
@@ -44,7 +46,7 @@ class Plan:
     def __post_init__(self) -> None:
         for name, least, most in (
             ("length", 1, FOREVER),
-            ("stages", 1, LARGEST_BOUNDS),
+            ("stages", 1, MOST_STAGES),
             ("tau", 0, FOREVER),
             ("arms", 2, MOST_ARMS),
         ):
@@ -71,7 +73,7 @@ class BoundPolicy(Policy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive_int("dim", self.dim, maximum=LARGEST_BOUNDS)
+        positive_int("dim", self.dim, maximum=LARGEST_STAGED if self.phase is Phase.STAGES else LARGEST_BOUNDED)
         self._set("width_scale", finite("width_scale", self.width_scale, minimum=0.0, maximum=1e6))
         if self.phase not in (Phase.INDEX, Phase.SAMPLE, Phase.SET, Phase.STAGES):
             raise InvalidInput(f"{type(self).__name__} cannot price from bounds in the phase {self.phase.name}.")
@@ -123,7 +125,7 @@ class BoundDevice(Device):
         uniforms = rng.random((n, policy.draws))
         prices, stages = np.empty(n), np.empty(n, dtype=np.int64)
         kernel.decisions(
-            int(params.phase), policy.family.code, bounds.theta, bounds.inverse, bounds.alpha, bounds.floor,
+            int(params.phase), policy.family.code, bounds.theta, bounds.root, bounds.alpha, bounds.floor,
             bounds.arms, z, uniforms, policy.cost, *policy.prices, prices, stages,
         )  # fmt: skip
         numbers = np.where(stages > 0, stages + (bounds.first - 1), 0)
@@ -160,15 +162,13 @@ class BoundServer(Server):
                 learn=True,
                 stage=self.first + self.t // plan.tau,
             )
-        theta, inverse = self.stages.bounds()
+        theta, root = self.stages.bounds()
         return Params(
             version=self.version,
             phase=self.policy.phase,
             theta=theta[busiest],
             learn=True,
-            bounds=Bounds(
-                theta=theta, inverse=inverse, alpha=plan.alpha, arms=plan.arms, floor=plan.floor, first=self.first
-            ),
+            bounds=Bounds(theta=theta, root=root, alpha=plan.alpha, arms=plan.arms, floor=plan.floor, first=self.first),
         )
 
     @property
@@ -178,7 +178,9 @@ class BoundServer(Server):
     @property
     def reach(self) -> int:
         plan = self.plan
-        return min(self.span, plan.explore - self.t) if self.t < plan.explore else plan.length - self.t
+        if self.t < plan.explore:
+            return min(self.span, plan.explore - self.t)
+        return min(plan.length - self.t, max(1, MOST_DRAWS // max(self.policy.draws, 1)))
 
     def advance(self, n: int) -> None:
         self.t += n
@@ -218,7 +220,7 @@ class BoundServer(Server):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         version, k, first, t = (_whole(state.get(key)) for key in ("version", "k", "first", "t"))
-        if not 1 <= k <= MOST_EPISODES or not 1 <= first < FOREVER or not 1 <= version < FOREVER:
+        if not 1 <= k <= MOST_EPISODES or not 1 <= first < FOREVER or not 1 <= version < FOREVER // 2:
             raise SnapshotError("The snapshot does not say which episode it is in.")
         self._begin(k, first)
         if not 0 <= t < self.plan.length:

@@ -33,6 +33,9 @@ class AdversarialPolicy(KnownHorizon):
 class UCB(AdversarialPolicy):
     """The price of the largest upper confidence bound on revenue. Regret of order d sqrt(T) log T for any contexts.
 
+    That needs bounds that hold. The stated width is meant for yes/no sales; with noisier demand, or a theta that is
+    large next to it, UCB can settle on a wrong price: raise ``width_scale``, or lower ``ridge``.
+
     The bound can have several local maxima in the price; the global one is found (``kernels/optimism.py``).
 
     >>> round(UCB(family="logistic", dim=4, prices=(0, 3), horizon=10_000).alpha, 3)

@@ -35,7 +35,7 @@ class UCBWTL(AdversarialPolicy):
     samples: int = 100
 
     def __post_init__(self) -> None:
-        self._set("samples", positive_int("samples", self.samples, maximum=100_000))
+        self._set("samples", positive_int("samples", self.samples, maximum=10_000))
         super().__post_init__()
 
     @property

@@ -74,8 +74,10 @@ def fit_scaling(results: Iterable[Result], *, offset: float = 0.0) -> Scaling:
     >>> 0.3 < fit_scaling(runs, offset=0.5).slope_T < 0.7
     True
     """
-    cells = tuple(results)
+    cells = tuple(results) if isinstance(results, Iterable) else ()
     offset = finite("offset", offset)
+    if not cells or not all(isinstance(r, Result) for r in cells):
+        raise InvalidInput("A scaling fit needs results, as simulate gives them.")
     if len({r.policy for r in cells}) != 1 or len({r.market for r in cells}) != 1:
         raise InvalidInput("A scaling fit needs results of one policy in one market.")
     d, T = (np.array([getattr(r, name) for r in cells], dtype=float) for name in ("dim", "horizon"))
@@ -105,8 +107,11 @@ def fit_scaling(results: Iterable[Result], *, offset: float = 0.0) -> Scaling:
     )  # fmt: skip
 
 
-def check_grid(dims: Sequence[int], horizons: Sequence[int]) -> None:
+def check_grid(dims: Sequence[int], horizons: Sequence[int], *, offset: float = 0.0) -> None:
     """Refuse a grid that no slope can be fitted to, before it is simulated."""
+    finite("offset", offset)
+    for T in horizons:
+        positive_int("horizon", T, minimum=3)
     if not len(dims) or not len(horizons) or max(len(set(dims)), len(set(horizons))) < 2:
         raise InvalidInput("A scaling fit needs at least two values of d or of T.")
 
@@ -124,7 +129,7 @@ def scale(
     progress: Progress | None = None,
 ) -> Scaling:
     """Simulate the policy and market that ``cell(d, T)`` gives, at every d and T, and fit the growth of regret."""
-    check_grid(dims, horizons)
+    check_grid(dims, horizons, offset=offset)
     results = []
     for d in (positive_int("dim", n) for n in dims):
         for T in (positive_int("horizon", n) for n in horizons):
