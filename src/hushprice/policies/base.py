@@ -88,13 +88,23 @@ class Params:
         return self.phase not in (Phase.EXPLOIT, Phase.FIXED) and (self.phase is not Phase.PERTURB or self.level > 0.0)
 
 
+Stages = int | npt.NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class Quotes:
-    """Prices for a block of customers, and what is done with them."""
+    """Prices for a block of customers, and what is done with them: the same for all, or one value a customer."""
 
     price: Array
-    stage: npt.NDArray[np.int64]  # the estimate the record is for, from 1; 0 if the outcome is not to be reported
-    experiment: npt.NDArray[np.bool_]  # whether the price was bent to learn, not simply the one that looks best
+    stage: Stages  # the estimate the record is for, from 1; 0 if the outcome is not to be reported
+    experiment: bool | npt.NDArray[np.bool_]  # whether the price was bent to learn, not simply what looks best
+
+    @property
+    def experiments(self) -> int:
+        """How many prices were bent to learn."""
+        if isinstance(self.experiment, bool):
+            return len(self.price) if self.experiment else 0
+        return int(np.count_nonzero(self.experiment))
 
 
 @dataclass(frozen=True)
@@ -104,7 +114,7 @@ class Records:
     z: Array
     price: Array
     y: Array
-    stage: npt.NDArray[np.int64]
+    stage: Stages = 1
 
 
 class Customers(Protocol):
@@ -202,10 +212,9 @@ class Device:
             int(params.phase), policy.family.code, params.theta, params.level, z, uniforms,
             policy.cost, *policy.prices, a, b, prices,
         )  # fmt: skip
-        stage = np.full(n, params.stage if params.learn else 0)
-        return Quotes(prices, stage, np.full(n, params.experiment))
+        return Quotes(prices, params.stage if params.learn else 0, params.experiment)
 
-    def report(self, params: Params, z: Array, price: Array, y: Array, stage: npt.NDArray[np.int64]) -> Records:
+    def report(self, params: Params, z: Array, price: Array, y: Array, stage: Stages) -> Records:
         """What goes back to the server; without privacy, the raw records."""
         return Records(z, price, y, stage)
 
@@ -272,9 +281,9 @@ class Server(ABC):
         quotes = device.quote(params, z, rng)
         y = customers.buy(rows, quotes.price)
         self.advance(rows.stop - rows.start)
-        kept = quotes.stage > 0
-        if kept.all():
-            self.absorb(device.report(params, z, quotes.price, y, quotes.stage))
-        elif kept.any():
+        if isinstance(quotes.stage, int):
+            if quotes.stage:
+                self.absorb(device.report(params, z, quotes.price, y, quotes.stage))
+        elif (kept := quotes.stage > 0).any():
             self.absorb(device.report(params, z[kept], quotes.price[kept], y[kept], quotes.stage[kept]))
-        return quotes.price, int(np.count_nonzero(quotes.experiment))
+        return quotes.price, quotes.experiments

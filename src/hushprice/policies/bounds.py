@@ -191,8 +191,9 @@ class BoundServer(Server):
     def absorb(self, reports: Records) -> None:
         """Learn from reports; those for a stage of an earlier episode come too late."""
         self.version += len(reports.y)
-        for number in np.unique(reports.stage):
-            s, rows = int(number) - self.first, reports.stage == number
+        numbers = np.broadcast_to(reports.stage, len(reports.y))
+        for number in np.unique(numbers):
+            s, rows = int(number) - self.first, numbers == number
             if 0 <= s < self.plan.stages:
                 self.stages.absorb(s + 1, reports.z[rows], reports.price[rows], reports.y[rows])
 

@@ -87,8 +87,8 @@ class Pricer:
         offer = Offer(
             id=self._runs[-1][1],
             price=float(quote.price[0]),
-            experiment=bool(quote.experiment[0]),
-            stage=int(quote.stage[0]),
+            experiment=quote.experiments > 0,
+            stage=int(np.max(quote.stage)),
             params=params if params.bounds is None else replace(params, bounds=None),
             z=context,
         )
@@ -118,8 +118,8 @@ class Pricer:
             raise InvalidInput(f"Offer {key} was made by another pricer: its price or context differs from ours.")
         del self._open[known.id]
         if known.stage:
-            price, y_row, stage = np.array([known.price]), outcome.reshape(1), np.array([known.stage])
-            self._server.absorb(self._device.report(known.params, known.z, price, y_row, stage))
+            price, y_row = np.array([known.price]), outcome.reshape(1)
+            self._server.absorb(self._device.report(known.params, known.z, price, y_row, known.stage))
         return True
 
     def _made(self, key: int) -> bool:
