@@ -228,6 +228,7 @@ def everything(replications: Count = 200) -> None:
     mle()
     bounds.seconds()
     bounds.variants()
+    bounds.drift()
     bounds.lower()
     bounds.adversarial()
     bounds.supcb()

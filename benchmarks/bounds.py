@@ -154,6 +154,30 @@ def lower(replications: Count = 50, workers: Workers = -1) -> None:
         hp.plots.save(hp.plots.growth(studies, rate="minimax"), OUT / f"lower-bound-{d}.png")
 
 
+@app.command()
+def drift(horizon: int = 20_000, dim: int = 4) -> None:
+    """Largest distance, at random times of a run, of any running estimate from a fresh exact fit of its records."""
+    rng = np.random.default_rng(8)
+    rows: Rows = []
+    for name in hp.policies.REGISTRY:
+        for market in ("s1", "s2", "a1"):
+            options: dict[str, Any] = {"width_scale": 0.03} if name.startswith("supcb") else {}
+            world = hp.markets.build(market, dim=dim, horizon=horizon)
+            given: dict[str, Any] = {"horizon": horizon, "theta": world.theta, "price": 1.5}
+            policy = build(name, dim, **given, **options)
+            server, device = policy.server(), policy.device()
+            if not server.estimators:
+                continue
+            z, t, looked, worst = world.draw(rng, horizon), 0, 0, 0.0
+            while t < horizon:
+                n = min(int(rng.integers(1, 1000)), horizon - t)
+                server.sell(device, hp.markets.Block(world, z[t : t + n], rng.random(n)), rng)
+                found = [estimator.drift() for estimator in server.estimators if estimator.records]
+                t, looked, worst = t + n, looked + len(found), max(worst, *found)
+            rows.append({"policy": name, "market": market, "fits compared": looked, "largest drift": worst})
+    report("drift", f"T = {horizon:,}, d = {dim}, in standard errors; stated bound {hp.estimation.DRIFT_BOUND}", rows)
+
+
 def _whole_vector_draw(d: int, customers: int) -> float:
     """Microseconds to draw one theta of 2 d entries from N(theta_hat, V^-1): a Cholesky factor and a product."""
     rng = np.random.default_rng(0)
