@@ -6,6 +6,7 @@ import dataclasses
 import math
 import time
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -570,3 +571,52 @@ def test_plans_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
 def test_phases_that_cannot_price_from_bounds_are_refused(phase: Phase) -> None:
     with pytest.raises(hp.InvalidInput):
         _own(phase=phase)
+
+
+# -- snapshots ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("k", 0), ("k", 10**9), ("k", "1"), ("k", True), ("t", -1), ("t", 2.0), ("first", 0), ("version", None),
+        ("stages", {}), ("stages.root", np.zeros((1, 6, 6))), ("stages.root", np.full((9, 6, 6), np.nan)),
+        ("stages.inside", np.full(9, 10**6)), ("stages.inside", np.zeros(9)), ("stages.stages", {"1": {}}),
+    ],
+)  # fmt: skip
+def test_states_that_make_no_sense_are_refused(key: str, value: Any) -> None:
+    policy = make_policy("supcb", horizon=700)
+    loop = checks.LiveLoop(policy, checks.world_for(policy))
+    loop.run(0, 600)
+    state = loop.pricer._server.state()
+    policy.server().restore(state)  # as it is, it is fine
+    *outer, last = key.split(".")
+    place = state
+    for name in outer:
+        place = place[name]
+    place[last] = value
+    with pytest.raises(hp.HushpriceError):
+        policy.server().restore(state)
+
+
+def test_a_context_beyond_reason_does_not_spoil_the_snapshot(tmp_path: Path) -> None:
+    """A step so long that it overflows is followed by an exact refit, not kept."""
+    rng = np.random.default_rng(3)
+    pricer = make_policy("ucb", family="poisson", dim=2, horizon=100, width_scale=0.01).start(seed=1)
+    odd = (np.array([1e12, -1e12]), np.zeros(2), np.array([1.0, 0.0]))
+    for i in range(260):
+        k = int(rng.integers(4)) if i >= 230 else 3
+        pricer.observe(pricer.offer(rng.random(2) if k == 3 else odd[k]), float(rng.integers(2)))
+        if i >= 230:
+            pricer.save(tmp_path / "pricer.hush")
+            pricer = hp.Pricer.load(tmp_path / "pricer.hush")
+            assert np.isfinite(pricer.params.theta).all()
+
+
+def test_many_samples_are_drawn_a_few_customers_at_a_time() -> None:
+    """The block size must not multiply with the samples; and what is drawn in parts is the same."""
+    policy = make_policy("ucb-wtl", dim=2, samples=2000)
+    assert policy.server().reach * 4000 <= 2**20
+    loop = checks.LiveLoop(policy, checks.world_for(policy), horizon=600)
+    live, _ = loop.run(0, 600)
+    np.testing.assert_array_equal(checks.run_batch(policy, checks.world_for(policy), horizon=600).prices, live)
