@@ -54,10 +54,11 @@ def supcb(replications: Count = 20, workers: Workers = -1) -> None:
         report(f"supcb-{market}", f"{market}, ridge 0.1, {replications} replications", rows)
         slopes: Rows = [
             {
-                "policy": label, "offset": study.offset, "slope in d": study.slope_d, "se d": study.se_d,
-                "slope in T": study.slope_T, "se T": study.se_T, "paper (d, T)": str(SLOPES[kinds[label][0]][market]),
+                "policy": label, "offset": fit.offset, "slope in d": fit.slope_d, "se d": fit.se_d,
+                "slope in T": fit.slope_T, "se T": fit.se_T, "paper (d, T)": str(SLOPES[kinds[label][0]][market]),
             }
             for label, study in studies.items()
+            for fit in (study, hp.fit_scaling(study.results))  # with the known power of log T, and without
         ]  # fmt: skip
         report(f"supcb-{market}-slopes", f"{market}: fitted slopes", slopes)
         hp.plots.save(hp.plots.growth(studies, rate="minimax"), OUT / f"supcb-{market}.png")

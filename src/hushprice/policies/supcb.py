@@ -42,7 +42,7 @@ class SupCB(KnownHorizon):
 
     At the stated width (width_scale 1) the bounds exceed the revenues themselves for most of any practical horizon, so
     that supCB plays extreme prices and loses tens of times what ETC does. A width_scale of about 0.01 is best in the
-    paper's markets and comes nearest to the 3 to 4 times ETC it reports; docs/measurements.md has both.
+    paper's markets: 3 to 5 times ETC, where the paper reports 3 to 4; docs/measurements.md has both.
 
     >>> plan = SupCB(family="logistic", dim=4, prices=(0, 3), horizon=10_000).plan(1)
     >>> plan.stages, plan.tau, plan.arms, round(plan.alpha, 2)
