@@ -60,7 +60,7 @@ def _against_paper(name: str, variant: str, ridge: float, dim: int, result: hp.R
 
 
 @app.command()
-def scaling(replications: Count = 100, workers: Workers = -1) -> None:
+def scaling(replications: Count = 50, workers: Workers = -1) -> None:
     """ETC on S1 and S2, fitted: log mean regret = c + slope_d log d + slope_T log T + 0.5 log log T."""
     horizons = [k * k * 10_000 for k in range(1, 8)]
     rows: Rows = []

@@ -191,7 +191,7 @@ def _whole_vector_draw(d: int, customers: int) -> float:
 
 
 @app.command()
-def seconds(replications: Count = 5) -> None:
+def seconds(replications: Count = 15) -> None:
     """Microseconds a customer at d = 16, and one replication of supCB at T = 490 000, d = 25, on one core."""
     rows: Rows = []
     for market in ("a1", "a2", "s1"):

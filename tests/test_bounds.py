@@ -20,7 +20,7 @@ from hushprice import checks
 from hushprice.demand import FAMILIES, Family
 from hushprice.estimation import DRIFT_BOUND, StageEstimators
 from hushprice.kernels import bounds as kernel
-from hushprice.kernels.optimism import STACK, optimistic_price
+from hushprice.kernels.optimism import STACK, length, optimistic_price
 from hushprice.markets import Block
 from hushprice.policies import Bounds, Params, Phase, Plan
 from tests.conftest import make_policy
@@ -41,10 +41,10 @@ def _root(rng: np.random.Generator, m: int) -> Any:
 @pytest.mark.parametrize("d", [1, 2, 7])
 def test_three_forms_serve_every_price(d: int, rng: np.random.Generator) -> None:
     root, z = _root(rng, 2 * d), rng.standard_normal(d)
-    q0, q1, q2 = kernel.forms(root, z, np.empty(4 * d))
+    r2, vertex, q2 = kernel.forms(root, z, np.empty(4 * d))
     for p in np.linspace(0, 3, 13):
         x = np.concatenate([z, -p * z])
-        assert q0 + q1 * p + q2 * p * p == pytest.approx(x @ root @ root.T @ x, rel=1e-11)
+        assert r2 + q2 * (p - vertex) ** 2 == pytest.approx(x @ root @ root.T @ x, rel=1e-11)
 
 
 def test_rank_one_steps_do_not_drift(rng: np.random.Generator) -> None:
@@ -79,12 +79,11 @@ def test_widths_are_right_in_any_unit(unit: float, rng: np.random.Generator) -> 
     _, root = stages.bounds()
     total = sum(Fraction(float(value)) ** 2 for value in z[:, 0])
     for p in (1.0, 2.5, 3.0):
-        q0, q1, q2 = kernel.forms(root[0], np.array([unit]), np.empty(4))
+        r2, vertex, q2 = kernel.forms(root[0], np.array([unit]), np.empty(4))
         a, b, c = 1 + total, -3 * total, 1 + 9 * total  # V = [[a, b], [b, c]]
         one, other = Fraction(unit), Fraction(-p * unit)
         exact = float((c * one * one - 2 * b * one * other + a * other * other) / (a * c - b * b))
-        width = math.sqrt(max(q0 + p * (q1 + p * q2), 0.0))
-        assert width == pytest.approx(math.sqrt(exact), rel=1e-3, abs=1e-8 * unit)
+        assert length(r2, vertex, q2, p) == pytest.approx(math.sqrt(exact), rel=1e-5)
 
 
 def test_stages_share_nothing(rng: np.random.Generator) -> None:
@@ -114,7 +113,8 @@ def test_stages_share_nothing(rng: np.random.Generator) -> None:
 def _index_profit(family: Family, a: float, b: float, alpha: float, q: Any, p: Any, cost: float) -> Any:
     """log of the index for positive demand above cost, else the index itself."""
     p = np.asarray(p, dtype=float)
-    g = a - b * p + alpha * np.sqrt(np.maximum(q[0] + q[1] * p + q[2] * p * p, 0.0))
+    r2, vertex, q2 = q
+    g = a - b * p + alpha * np.sqrt(r2 + q2 * (p - vertex) ** 2)
     if family.name == "linear":
         return (p - cost) * g
     log_mean = g if family.name == "poisson" else -np.logaddexp(0.0, -g)
@@ -138,7 +138,9 @@ def _best_on_grid(family: Family, a: float, b: float, alpha: float, q: Any, cost
 
 
 def _quadratic(l00: float, l10: float, l11: float) -> tuple[float, float, float]:
-    return l00 * l00, -2.0 * l00 * l10, l10 * l10 + l11 * l11
+    """(r2, vertex, q2) of the covariance with the Cholesky factor [[l00, 0], [l10, l11]]."""
+    q2 = l10 * l10 + l11 * l11
+    return (l00 * l11) ** 2 / q2, l00 * l10 / q2, q2
 
 
 @st.composite
@@ -186,7 +188,7 @@ def test_an_index_with_two_peaks(a: float, b: float, q: Any, peaks: int, end: bo
     [
         (4.13, 0.653, 0.0, (1.0, 0.0, 1.0), 100.0),
         (3.9955, 1.0, 0.1, (1.0, 0.0, 0.01), 100.0),
-        (4.0835, 20.0, 0.05, (1.0, -0.3, 0.1), 3.0),
+        (4.0835, 20.0, 0.05, (0.775, 1.5, 0.1), 3.0),
         (18.0, 2.99, 1e-6, (1.0, 0.0, 1e-20), 1e12),
         (20.6, 8.4, 1e-6, (1.0, 0.0, 1e-20), 1e10),
     ],
@@ -252,7 +254,8 @@ def test_ucb_follows_its_listing(family: Family) -> None:
             assert math.sqrt(gap @ information @ gap) <= DRIFT_BOUND + 1e-6
             inverse = np.linalg.inv(np.eye(4) + x.T @ x)
             A, B, C = inverse[:2, :2], inverse[2:, :2], inverse[2:, 2:]
-            q = (z @ A @ z, -2 * z @ B @ z, z @ C @ z)
+            q2 = z @ C @ z
+            q = (z @ A @ z - (z @ B @ z) ** 2 / q2, z @ B @ z / q2, q2)
             a, b = z @ running[:2], z @ running[2:]
             got = float(_index_profit(family, a, b, alpha, q, offer.price, 0.0))
             assert got >= _best_on_grid(family, a, b, alpha, q, 0.0) - 1e-7
@@ -284,8 +287,9 @@ def test_thompson_in_two_dimensions_has_the_prices_of_the_whole_vector(d: int, r
         z = rng.uniform(0.5, 2.0, d) / math.sqrt(d)
         project = np.zeros((2, 2 * d))
         project[0, :d], project[1, d:] = z, z
-        q0, q1, q2 = kernel.forms(root, z, np.empty(4 * d))
-        np.testing.assert_allclose(project @ inverse @ project.T, [[q0, -q1 / 2], [-q1 / 2, q2]], rtol=1e-10)
+        r2, vertex, q2 = kernel.forms(root, z, np.empty(4 * d))
+        covariance = [[r2 + vertex**2 * q2, vertex * q2], [vertex * q2, q2]]
+        np.testing.assert_allclose(project @ inverse @ project.T, covariance, rtol=1e-10)
         n = 100_000
         theta = rng.multivariate_normal(params.theta, 0.49 * inverse, size=n)
         whole = policy.family.optimal_price(theta[:, :d] @ z, theta[:, d:] @ z, (0, 3))
@@ -313,8 +317,8 @@ def test_more_samples_of_the_set_are_more_optimistic(rng: np.random.Generator) -
     params = _published(rng, 2, 1.5, Phase.SET)
     assert params.bounds is not None
     z = np.array([0.9, 0.6])
-    q0, q1, q2 = kernel.forms(params.bounds.root[0], z, np.empty(8))
-    root = np.linalg.cholesky([[q0, -q1 / 2], [-q1 / 2, q2]])
+    r2, vertex, q2 = kernel.forms(params.bounds.root[0], z, np.empty(8))
+    root = np.linalg.cholesky([[r2 + vertex**2 * q2, vertex * q2], [vertex * q2, q2]])
     angle = np.linspace(0, 2 * np.pi, 10_001)
     a, b = (params.theta.reshape(2, 2) @ z)[:, None] + 1.5 * root @ np.stack([np.cos(angle), np.sin(angle)])
     family = hp.Logistic()
@@ -442,6 +446,14 @@ def test_estimates_beyond_all_numbers_give_a_price_of_the_grid() -> None:
     assert 1.0 <= price <= 3.0
 
 
+def test_a_span_never_leaves_its_episode() -> None:
+    server = make_policy("supcb-doubling", dim=4).server()
+    for k in range(1, 6):
+        assert (server.k, server.t) == (k, 0)  # type: ignore[attr-defined]
+        while server.k == k:  # type: ignore[attr-defined]
+            server.advance(server.span)
+
+
 def test_doubling_starts_afresh() -> None:
     policy = make_policy("supcb-doubling", dim=1, width_scale=0.02)
     loop = checks.LiveLoop(policy, checks.world_for(policy))
@@ -477,13 +489,22 @@ def test_tiny_horizons(name: str, horizon: int) -> None:
     loop.run(0, 50)  # and beyond it
 
 
-@pytest.mark.parametrize("name", BOUND_POLICIES)
-@pytest.mark.parametrize("wrong", [{"width_scale": -1}, {"width_scale": math.nan}, {"horizon": 0}, {"samples": 0}])
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        *((name, {"width_scale": value}) for name in BOUND_POLICIES for value in (-1, math.nan, True, "wide")),
+        *((name, {"horizon": 0}) for name in BOUND_POLICIES if name != "supcb-doubling"),
+        *((name, {"dim": 5000}) for name in BOUND_POLICIES),
+        ("ucb-wtl", {"samples": 0}),
+        ("ucb-wtl", {"samples": 10**6}),
+    ],
+)
 def test_bad_options_are_refused(name: str, wrong: dict[str, Any]) -> None:
-    policy = make_policy(name)
-    if set(wrong) <= {*policy.config()}:
-        with pytest.raises(hp.InvalidInput):
-            make_policy(name, **wrong)
+    given: dict[str, Any] = {"family": "logistic", "dim": 3, "prices": (0, 3)}
+    if name != "supcb-doubling":
+        given["horizon"] = 700
+    with pytest.raises(hp.InvalidInput):
+        hp.policies.get(name)(**(given | wrong))
 
 
 def test_open_offers_do_not_hold_the_bounds() -> None:

@@ -82,11 +82,7 @@ def show_scaling(console: Console, studies: Mapping[str, Scaling], output: Outpu
             by_horizon = {r.horizon: r.summary().mean for r in study.results if r.dim == d}
             table.add_row(str(d), *(_amount(by_horizon[T]) for T in horizons))
         console.print(table)
-        slopes = [
-            f"{name}^{slope:.2f}" + (f" (se {se:.2f})" if se == se else "")
-            for name, slope, se in (("d", study.slope_d, study.se_d), ("T", study.slope_T, study.se_T))
-            if slope == slope
-        ]
+        slopes = [f"{name}^{slope:.2f}" + (f" (se {se:.2f})" if se == se else "") for name, slope, se in study.slopes()]
         console.print(f"  grows like {' '.join(slopes)} (log T)^{study.offset:g}\n", highlight=False)
 
 

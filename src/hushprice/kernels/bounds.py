@@ -1,10 +1,10 @@
 """Prices from confidence bounds: what x = (z, -p z) may be worth when theta is known up to a norm of V^-1.
 
-V = ridge I + sum of x x' over the records of a stage. It is held as a root W of its root, V^-1 = W W', which keeps
-twice the digits that V^-1 itself would. The squared length of an arm is a quadratic in its price: with u = W'(z, 0) and
-v = W'(0, z), |x|^2 = q0 + q1 p + q2 p^2 for q0 = u.u, q1 = -2 u.v, q2 = v.v, so that three forms a customer and stage
-serve every price. They are also the covariance of (z.alpha, z.beta) when theta has covariance V^-1: variances q0 and
-q2, covariance -q1/2.
+V = ridge I + sum of x x' over the records of a stage. It is held as a root W of its inverse, V^-1 = W W', which keeps
+twice the digits that V^-1 itself would. With u = W'(z, 0) and v = W'(0, z) the squared length of an arm is a quadratic
+in its price, |x|^2 = |u - p v|^2 = r2 + q2 (p - vertex)^2, so that three numbers a customer and stage serve all prices.
+They are also the covariance of (z.alpha, z.beta) when theta has covariance V^-1: z.beta has variance q2, and z.alpha is
+vertex times z.beta plus an independent part of variance r2.
 """
 
 import math
@@ -27,7 +27,7 @@ INDEX, SAMPLE, SET, STAGES = 5, 6, 7, 8  # phases of a device, after those of hu
 
 @compiled
 def _dot(x, y):
-    """x.y as four running sums, which the processor can add at once."""
+    """x.y as four running sums, which the processor can add at once: for the long rows of W."""
     n = x.size
     s0 = s1 = s2 = s3 = 0.0
     full = n - n % 4
@@ -69,48 +69,46 @@ def weigh(x, root, work):
 
 @compiled
 def forms(root, z, work):
-    """(q0, q1, q2): the squared length of x = (z, -p z) in V^-1 is q0 + q1 p + q2 p^2. ``work`` holds 4 d numbers."""
+    """(r2, vertex, q2): x = (z, -p z) has squared length r2 + q2 (p - vertex)^2 in V^-1. ``work`` holds 4 d numbers.
+
+    In this form nothing cancels: at the vertex, where a policy has sold most, the width is small and exact.
+    """
     d = z.size
     u, v = work[: 2 * d], work[2 * d : 4 * d]
     _project(root, 0, z, u)
     _project(root, d, z, v)
-    return _dot(u, u), -2.0 * _dot(u, v), _dot(v, v)
+    q2 = _dot(v, v)
+    vertex = _dot(u, v) / q2 if q2 > 0.0 else 0.0
+    for j in range(2 * d):
+        u[j] -= vertex * v[j]
+    return _dot(u, u), vertex, q2
 
 
 # -- the rules ------------------------------------------------------------------------------------------------
 
 
 @compiled
-def _spread(q0, q1, q2):
-    """Cholesky factor (l00, l10, l11) of the covariance of (z.alpha, z.beta)."""
-    l00 = math.sqrt(q0)
-    l10 = -0.5 * q1 / l00 if l00 > 0.0 else 0.0
-    return l00, l10, math.sqrt(max(q2 - l10 * l10, 0.0))
-
-
-@compiled
-def sampled_price(code, a, b, alpha, q0, q1, q2, uniforms, cost, low, high):
+def sampled_price(code, a, b, alpha, r2, vertex, q2, uniforms, cost, low, high):
     """Thompson sampling: the best price of one draw of (z.alpha, z.beta) ~ N((a, b), alpha^2 covariance)."""
-    l00, l10, l11 = _spread(q0, q1, q2)
     # a uniform of 0 has no normal quantile
     n0, n1 = normal_quantile(max(uniforms[0], 1e-300)), normal_quantile(max(uniforms[1], 1e-300))
-    return best_price(code, a + alpha * l00 * n0, b + alpha * (l10 * n0 + l11 * n1), cost, low, high)
+    along = alpha * math.sqrt(q2) * n0
+    return best_price(code, a + vertex * along + alpha * math.sqrt(r2) * n1, b + along, cost, low, high)
 
 
 @compiled
-def luckiest_price(code, a, b, alpha, q0, q1, q2, d, uniforms, cost, low, high):
+def luckiest_price(code, a, b, alpha, r2, vertex, q2, d, uniforms, cost, low, high):
     """The best price of the most profitable of several points of the confidence set |theta - theta_hat|_V <= alpha.
 
     The points are uniform in that ellipsoid of dimension 2 d. Of a uniform point of the unit ball, any two coordinates
     have squared length 1 - U^(1/d) and a uniform angle, which is all that (z.alpha, z.beta) needs.
     """
-    l00, l10, l11 = _spread(q0, q1, q2)
     best, best_a, best_b = -np.inf, a, b
     for k in range(uniforms.size // 2):
         radius = alpha * math.sqrt(max(1.0 - uniforms[2 * k] ** (1.0 / d), 0.0))
         angle = 2.0 * math.pi * uniforms[2 * k + 1]
-        w0, w1 = radius * math.cos(angle), radius * math.sin(angle)
-        ak, bk = a + l00 * w0, b + l10 * w0 + l11 * w1
+        along = radius * math.cos(angle) * math.sqrt(q2)
+        ak, bk = a + vertex * along + radius * math.sin(angle) * math.sqrt(r2), b + along
         worth = best_profit(code, ak, bk, cost, low, high)
         if worth > best:
             best, best_a, best_b = worth, ak, bk
@@ -133,9 +131,9 @@ def staged_price(code, z, theta, root, alpha, floor, arms, cost, low, high, aliv
     scale = 1.0
     for s in range(S):
         scale *= 0.5
-        q0, q1, q2 = forms(root[s], z, work)
-        at_first = alpha * length(q0, q1, q2, arm_price(first, arms, low, high))
-        at_last = alpha * length(q0, q1, q2, arm_price(last, arms, low, high))
+        r2, vertex, q2 = forms(root[s], z, work)
+        at_first = alpha * length(r2, vertex, q2, arm_price(first, arms, low, high))
+        at_last = alpha * length(r2, vertex, q2, arm_price(last, arms, low, high))
         widest = max(at_first, at_last)
         if widest > scale:
             return arm_price(first if at_first >= at_last else last, arms, low, high), s + 1
@@ -164,13 +162,13 @@ def decide(rule, code, z, theta, root, alpha, floor, arms, uniforms, cost, low, 
     if rule == STAGES:
         return staged_price(code, z, theta, root, alpha, floor, arms, cost, low, high, alive, reward, work)
     d = z.size
-    q0, q1, q2 = forms(root[0], z, work)
+    r2, vertex, q2 = forms(root[0], z, work)
     a, b = dot(z, theta[0, :d]), dot(z, theta[0, d:])
     if rule == INDEX:
-        return optimistic_price(code, a, b, alpha, q0, q1, q2, cost, low, high, stack), 1
+        return optimistic_price(code, a, b, alpha, r2, vertex, q2, cost, low, high, stack), 1
     if rule == SAMPLE:
-        return sampled_price(code, a, b, alpha, q0, q1, q2, uniforms, cost, low, high), 1
-    return luckiest_price(code, a, b, alpha, q0, q1, q2, d, uniforms, cost, low, high), 1
+        return sampled_price(code, a, b, alpha, r2, vertex, q2, uniforms, cost, low, high), 1
+    return luckiest_price(code, a, b, alpha, r2, vertex, q2, d, uniforms, cost, low, high), 1
 
 
 @compiled

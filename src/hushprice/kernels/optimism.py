@@ -1,6 +1,6 @@
 """The price of the UCB policy: the global maximum over [l, u] of F(p) = (p - cost) psi'(g(p)),
 
-    g(p) = a - b p + alpha sqrt(q0 + q1 p + q2 p^2).
+    g(p) = a - b p + alpha sqrt(r2 + q2 (p - vertex)^2).
 
 g is convex (a line plus a norm), so F rises, may fall, and may rise again: there can be several local maxima. Every
 one of them is found. An interval of prices is put aside when F cannot exceed the best value seen there, or when its
@@ -22,19 +22,18 @@ STACK = 128  # intervals that can wait
 
 
 @inlined
-def length(q0, q1, q2, p):
-    """|x|_{V^-1} of x = (z, -p z), from the three quadratic forms of z."""
-    return math.sqrt(max(q0 + p * (q1 + p * q2), 0.0))
+def length(r2, vertex, q2, p):
+    """|x|_{V^-1} of x = (z, -p z), from the three numbers of z."""
+    return math.sqrt(r2 + q2 * (p - vertex) * (p - vertex))
 
 
 @inlined
-def _index(a, b, alpha, q0, q1, q2, p):
+def _index(a, b, alpha, r2, vertex, q2, p):
     """(g, g', g'') at p."""
-    s = length(q0, q1, q2, p)
+    s = length(r2, vertex, q2, p)
     if s == 0.0:
         return a - b * p, -b, 0.0
-    turn = max(4.0 * q0 * q2 - q1 * q1, 0.0)
-    return a - b * p + alpha * s, -b + 0.5 * alpha * (q1 + 2.0 * q2 * p) / s, 0.25 * alpha * turn / (s * s * s)
+    return a - b * p + alpha * s, -b + alpha * q2 * (p - vertex) / s, alpha * q2 * r2 / (s * s * s)
 
 
 @inlined
@@ -71,7 +70,7 @@ def _span(x0, x1, y0, y1):
 
 
 @compiled
-def _peak(code, a, b, alpha, q0, q1, q2, cost, left, right):
+def _peak(code, a, b, alpha, r2, vertex, q2, cost, left, right):
     """The root of the falling slope in [left, right]: Newton steps while they shrink by half in two, else bisection.
 
     After a Newton step below 1e-10 of p - cost the next would be rounding, so it is the last.
@@ -79,7 +78,7 @@ def _peak(code, a, b, alpha, q0, q1, q2, cost, left, right):
     p = 0.5 * (left + right)
     last = before = right - left
     for _ in range(400):
-        g, g1, g2 = _index(a, b, alpha, q0, q1, q2, p)
+        g, g1, g2 = _index(a, b, alpha, r2, vertex, q2, p)
         slope, bend = _slope(code, g, g1, g2, p - cost)
         if slope > 0.0:
             left = p
@@ -103,10 +102,10 @@ DROP, CLIMB, HALVE = 0, 1, 2
 
 
 @compiled
-def _judge(code, a, b, alpha, q0, q1, q2, cost, left, right, best):
+def _judge(code, a, b, alpha, r2, vertex, q2, cost, left, right, best):
     """What the interval can hold: no new maximum (DROP), at most one (CLIMB), or not known yet (HALVE)."""
-    g_left, g1_left, _ = _index(a, b, alpha, q0, q1, q2, left)
-    g_right, g1_right, _ = _index(a, b, alpha, q0, q1, q2, right)
+    g_left, g1_left, _ = _index(a, b, alpha, r2, vertex, q2, left)
+    g_right, g1_right, _ = _index(a, b, alpha, r2, vertex, q2, right)
     g_high = max(g_left, g_right)
     if left >= cost:
         gap = right - cost if g_high > 0.0 or code != LINEAR else left - cost
@@ -128,14 +127,12 @@ def _judge(code, a, b, alpha, q0, q1, q2, cost, left, right, best):
         slope_low, slope_high = slope_low + 1.0, slope_high + 1.0
     if slope_low >= 0.0 or slope_high <= 0.0:
         return DROP
-    s_left, s_right = length(q0, q1, q2, left), length(q0, q1, q2, right)
-    turn, s_low = max(4.0 * q0 * q2 - q1 * q1, 0.0), min(s_left, s_right)
-    if q2 > 0.0 and left < -0.5 * q1 / q2 < right:
-        s_low = min(s_low, math.sqrt(0.25 * turn / q2))
+    s_left, s_right = length(r2, vertex, q2, left), length(r2, vertex, q2, right)
+    s_low = math.sqrt(r2) if left < vertex < right else min(s_left, s_right)
     s_high = max(s_left, s_right)
     if not s_low > 0.0:
         return HALVE
-    g2_low, g2_high = 0.25 * alpha * turn / (s_high**3), 0.25 * alpha * turn / (s_low**3)
+    g2_low, g2_high = alpha * q2 * r2 / (s_high**3), alpha * q2 * r2 / (s_low**3)
     if code == LINEAR:
         bend_low, bend_high = _span(left - cost, right - cost, g2_low, g2_high)
         bend_low, bend_high = bend_low + 2.0 * g1_left, bend_high + 2.0 * g1_right
@@ -153,7 +150,7 @@ def _judge(code, a, b, alpha, q0, q1, q2, cost, left, right, best):
     if bend_high < 0.0:
         return CLIMB
     # From the middle the slope cannot change by more than half the length times the largest bend.
-    g, g1, g2 = _index(a, b, alpha, q0, q1, q2, 0.5 * (left + right))
+    g, g1, g2 = _index(a, b, alpha, r2, vertex, q2, 0.5 * (left + right))
     slope, _ = _slope(code, g, g1, g2, 0.5 * (left + right) - cost)
     change = 0.5 * (right - left) * max(-bend_low, bend_high) * (1.0 if code == LINEAR else rho_high)
     return DROP if abs(slope) > change else HALVE
@@ -176,32 +173,31 @@ def _between(left, right, vertex, breadth):
 
 
 @compiled
-def optimistic_price(code, a, b, alpha, q0, q1, q2, cost, low, high, stack):
+def optimistic_price(code, a, b, alpha, r2, vertex, q2, cost, low, high, stack):
     """The price in [low, high] of the largest F. ``stack`` is scratch of shape (STACK, 2)."""
     if code != LINEAR and high > cost:
         low = max(low, cost)  # below cost F is negative
     price = high
-    best = _worth(code, _index(a, b, alpha, q0, q1, q2, high)[0], high, cost)
+    best = _worth(code, _index(a, b, alpha, r2, vertex, q2, high)[0], high, cost)
     if low != cost or code == LINEAR:
-        worth = _worth(code, _index(a, b, alpha, q0, q1, q2, low)[0], low, cost)
+        worth = _worth(code, _index(a, b, alpha, r2, vertex, q2, low)[0], low, cost)
         if worth > best:
             best, price = worth, low
-    vertex = -0.5 * q1 / q2 if q2 > 0.0 else low
-    breadth = math.sqrt(max(4.0 * q0 * q2 - q1 * q1, 0.0)) / (2.0 * q2) + NARROW * high if q2 > 0.0 else np.inf
+    breadth = math.sqrt(r2 / q2) + NARROW * high if q2 > 0.0 else np.inf
     stack[0, 0], stack[0, 1] = low, high
     held, seen = 1, 0
     while held:
         held -= 1
         left, right = stack[held, 0], stack[held, 1]
         seen += 1
-        verdict = _judge(code, a, b, alpha, q0, q1, q2, cost, left, right, best)
+        verdict = _judge(code, a, b, alpha, r2, vertex, q2, cost, left, right, best)
         if verdict == DROP:
             continue
         if verdict == CLIMB:
-            p = _peak(code, a, b, alpha, q0, q1, q2, cost, left, right)
+            p = _peak(code, a, b, alpha, r2, vertex, q2, cost, left, right)
         else:
             p = _between(left, right, vertex, breadth)
-        worth = _worth(code, _index(a, b, alpha, q0, q1, q2, p)[0], p, cost)
+        worth = _worth(code, _index(a, b, alpha, r2, vertex, q2, p)[0], p, cost)
         if worth > best:
             best, price = worth, p
         if verdict == HALVE and right - left > NARROW * right and held < STACK - 2 and seen < PATIENCE:

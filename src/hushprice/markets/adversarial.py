@@ -15,7 +15,7 @@ from hushprice.theory import separation
 
 
 class _HalfFixed:
-    """Half of z is Uniform(0, 3)/sqrt(d), the other half 1.5/sqrt(d); after round ``switch`` the halves change places.
+    """Half of z is Uniform(0, 3)/sqrt(d), the other half 1.5/sqrt(d); with ``switches`` they swap at half time.
 
     So at any time the contexts vary in d/2 directions only.
     """
@@ -101,7 +101,7 @@ def _pattern(v: Any, d: int) -> Array:
     """The 0s and 1s of a pattern."""
     if v is None:
         return np.arange(d, dtype=np.float64) % 2.0
-    if isinstance(v, (int, np.integer)):
+    if isinstance(v, (int, np.integer)) and not isinstance(v, bool):
         if not 0 <= v < 2**d:
             raise InvalidInput(f"v must be a number from 0 to 2^{d} - 1 or {d} numbers, each 0 or 1; got {v}.")
         return np.array([float(int(v) >> i & 1) for i in range(d)])

@@ -51,7 +51,11 @@ Rate = str | Callable[..., Array]
 
 def bound_of(rate: Rate) -> tuple[str, Callable[..., Array]]:
     """A name for the legend and the function of (d, T), from a bound of :mod:`hushprice.theory` or any function."""
-    return (f"shape of the {rate} rate", theory.plain_rate(rate)) if isinstance(rate, str) else ("reference", rate)
+    if isinstance(rate, str):
+        return f"shape of the {rate} rate", theory.plain_rate(rate)
+    if not callable(rate):
+        raise InvalidInput(f"rate must be the name of a bound or a function of (d, T), got {rate!r}.")
+    return "reference", rate
 
 
 def regret_paths(results: Results, axes: Axes, *, log: bool = False, rate: Rate | None = None) -> None:

@@ -52,8 +52,7 @@ def scaling_fit(studies: Studies, axes: Axes, *, rate: Rate | None = None) -> No
 
 def _slopes(study: Scaling) -> str:
     """slope 0.48 in d, 0.49 in T."""
-    told = [f"{s:.2f} in {v}" for v, s in (("d", study.slope_d), ("T", study.slope_T)) if np.isfinite(s)]
-    return f"slope {', '.join(told)}"
+    return "slope " + ", ".join(f"{slope:.2f} in {name}" for name, slope, _ in study.slopes())
 
 
 def computation_time(studies: Studies, axes: Axes) -> None:

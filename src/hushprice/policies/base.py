@@ -4,8 +4,7 @@
 
 A :class:`Policy` is frozen configuration. Its :class:`Server` holds what has been learned, publishes
 :class:`Params` and absorbs reports. Its :class:`Device` is stateless: it prices from public params and the raw
-context, and turns the outcome into a report. :meth:`Server.sell` runs the loop over a block of
-customers;
+context, and turns the outcome into a report. :meth:`Server.sell` runs the loop over a block of customers;
 :class:`~hushprice.policies.pricer.Pricer` runs it one live customer at a time. Both call the same functions.
 """
 

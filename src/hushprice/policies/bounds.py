@@ -20,7 +20,10 @@ from hushprice.estimation import RunningEstimator, StageEstimators
 from hushprice.kernels import bounds as kernel
 from hushprice.policies.base import FOREVER, Bounds, Customers, Device, Params, Phase, Policy, Quotes, Records, Server
 
-LARGEST_BOUNDED, LARGEST_STAGED = 3000, 400  # dim; every one of up to 53 stages holds two matrices of (2 d)^2 numbers
+LARGEST_BOUNDED, LARGEST_STAGED = (
+    3000,
+    400,
+)  # dim; every stage, 53 at most in supCB, holds two matrices of (2 d)^2 numbers
 MOST_STAGES = 64
 MOST_ARMS = 10_000_000
 MOST_DRAWS = 2**20  # random numbers drawn at once
@@ -77,19 +80,27 @@ class BoundPolicy(Policy):
         self._set("width_scale", finite("width_scale", self.width_scale, minimum=0.0, maximum=1e6))
         if self.phase not in (Phase.INDEX, Phase.SAMPLE, Phase.SET, Phase.STAGES):
             raise InvalidInput(f"{type(self).__name__} cannot price from bounds in the phase {self.phase.name}.")
-        if self.phase is Phase.SET and (self.draws < 2 or self.draws % 2):
-            raise InvalidInput(f"{type(self).__name__} must draw two random numbers for each point of the set (draws).")
-        if self.phase is not Phase.STAGES and self.plan(1).stages > 1:
-            raise InvalidInput(f"{type(self).__name__} has several stages, but only the phase STAGES can use them.")
+        if self.phase is Phase.SET and (self.uniforms < 2 or self.uniforms % 2):
+            raise InvalidInput(
+                f"{type(self).__name__} must draw two random numbers for each point of the set (uniforms)."
+            )
+        self.checked_plan(1)
 
     @property
-    def draws(self) -> int:
+    def uniforms(self) -> int:
         """Random numbers a price takes: two for each point drawn."""
         return 2 if self.phase is Phase.SAMPLE else 0
 
     @abstractmethod
     def plan(self, k: int) -> Plan:
         """What to do in episode k = 1, 2, ..."""
+
+    def checked_plan(self, k: int) -> Plan:
+        """The plan of episode k, refused if its phase cannot use its stages."""
+        plan = self.plan(k)
+        if plan.stages > 1 and self.phase is not Phase.STAGES:
+            raise InvalidInput(f"{type(self).__name__} has several stages, but only the phase STAGES can use them.")
+        return plan
 
     def device(self) -> BoundDevice:
         return BoundDevice(self)
@@ -122,7 +133,7 @@ class BoundDevice(Device):
         if params.bounds is None:
             return super().quote(params, z, rng)
         policy, bounds, n = self.policy, params.bounds, len(z)
-        uniforms = rng.random((n, policy.draws))
+        uniforms = rng.random((n, policy.uniforms))
         prices, stages = np.empty(n), np.empty(n, dtype=np.int64)
         kernel.decisions(
             int(params.phase), policy.family.code, bounds.theta, bounds.root, bounds.alpha, bounds.floor,
@@ -137,13 +148,13 @@ class BoundServer(Server):
 
     def __init__(self, policy: BoundPolicy) -> None:
         self.policy = policy
-        self.version = 1  # of the parameters: goes up with every offer and every report
+        self.version = 1  # of the parameters: goes up with every offer, and with every report that comes
         self._begin(1, 1)
 
     def _begin(self, k: int, first: int) -> None:
         """Start episode k with nothing learned; its stages are numbered from ``first``."""
         policy = self.policy
-        self.k, self.first, self.t, self.plan = k, first, 0, policy.plan(k)
+        self.k, self.first, self.t, self.plan = k, first, 0, policy.checked_plan(k)
         self.stages = StageEstimators(policy.family, dim=policy.dim, ridge=policy.ridge, stages=self.plan.stages)
 
     @property
@@ -173,14 +184,15 @@ class BoundServer(Server):
 
     @property
     def span(self) -> int:
-        return self.plan.tau - self.t % self.plan.tau if self.t < self.plan.explore else 1
+        plan = self.plan
+        return min(plan.tau - self.t % plan.tau, plan.explore - self.t) if self.t < plan.explore else 1
 
     @property
     def reach(self) -> int:
         plan = self.plan
         if self.t < plan.explore:
-            return min(self.span, plan.explore - self.t)
-        return min(plan.length - self.t, max(1, MOST_DRAWS // max(self.policy.draws, 1)))
+            return self.span
+        return min(plan.length - self.t, max(1, MOST_DRAWS // max(self.policy.uniforms, 1)))
 
     def advance(self, n: int) -> None:
         self.t += n
@@ -207,7 +219,7 @@ class BoundServer(Server):
         prices, stages = np.empty(n), np.empty(n, dtype=np.int64)
         kernel.sell_block(
             int(policy.phase), policy.family.code, policy.ridge, plan.alpha, plan.floor, plan.arms, policy.cost,
-            *policy.prices, customers.z[rows], rng.random((n, policy.draws)), *self.stages.arrays(),
+            *policy.prices, customers.z[rows], rng.random((n, policy.uniforms)), *self.stages.arrays(),
             customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
             customers.uniforms[rows], prices, stages,
         )  # fmt: skip

@@ -41,8 +41,8 @@ class SupCB(KnownHorizon):
     """Elimination of prices in stages. Regret of order sqrt(d T) log(T)^(3/2), without a unique optimal price.
 
     At the stated width (width_scale 1) the bounds exceed the revenues themselves for most of any practical horizon, so
-    that supCB plays extreme prices and loses tens of times what ETC does. A width_scale of about 0.01 is best in the
-    paper's markets: 3 to 5 times ETC, where the paper reports 3 to 4; docs/measurements.md has both.
+    that supCB plays extreme prices and loses tens of times what ETC does. With a width_scale of 0.01 it loses 3 to 5
+    times as much in the paper's markets, where the paper reports 3 to 4; docs/measurements.md has both.
 
     >>> plan = SupCB(family="logistic", dim=4, prices=(0, 3), horizon=10_000).plan(1)
     >>> plan.stages, plan.tau, plan.arms, round(plan.alpha, 2)

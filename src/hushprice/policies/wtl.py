@@ -39,5 +39,5 @@ class UCBWTL(AdversarialPolicy):
         super().__post_init__()
 
     @property
-    def draws(self) -> int:
+    def uniforms(self) -> int:
         return 2 * self.samples

@@ -34,16 +34,23 @@ class Scaling:
     se_T: float  # noqa: N815
 
     def __repr__(self) -> str:
-        return (
-            f"<Scaling of {self.results[0].policy} in {self.results[0].market}: regret grows like "
-            f"d^{self.slope_d:.2f} T^{self.slope_T:.2f} (log T)^{self.offset:g}>"
-        )
+        like = " ".join(f"{name}^{slope:.2f}" for name, slope, _ in self.slopes())
+        where = f"{self.results[0].policy} in {self.results[0].market}"
+        return f"<Scaling of {where}: regret grows like {like} (log T)^{self.offset:g}>"
+
+    def slopes(self) -> list[tuple[str, float, float]]:
+        """(variable, slope, standard error) of those that were fitted."""
+        both = (("d", self.slope_d, self.se_d), ("T", self.slope_T, self.se_T))
+        return [known for known in both if np.isfinite(known[1])]
 
     def predict(self, d: Any, T: Any) -> Array:
-        """The fitted regret."""
+        """The fitted regret; NaN away from the only value of a variable that never varied."""
         slopes = np.nan_to_num([self.slope_d, self.slope_T])
         log_T = np.log(T)
         fitted = np.exp(self.intercept + slopes[0] * np.log(d) + slopes[1] * log_T) * log_T**self.offset
+        for value, slope, name in ((d, self.slope_d, "dim"), (T, self.slope_T, "horizon")):
+            if np.isnan(slope):
+                fitted = np.where(np.equal(value, getattr(self.results[0], name)), fitted, np.nan)
         return np.asarray(fitted)[()]
 
     def to_dict(self) -> dict[str, Any]:
