@@ -162,8 +162,7 @@ def scaling(
     }
     check_grid(**grid, offset=offset or 0.0)
     check_words(policy)
-    if load is not None:
-        load_policies(load)
+    load_policies(load)
     count = positive_int("replications", replications)
 
     def cell(word: str, d: int, T: int) -> tuple[policies.Policy, markets.Market]:
@@ -248,8 +247,7 @@ def list_command(
 ) -> None:
     """Name the policies and markets there are, or tell more of one: what it does and which options it takes."""
     console = Console()
-    if load is not None:
-        load_policies(load)
+    load_policies(load)
     if name in markets.REGISTRY:
         console.print(_told(name, markets.REGISTRY[name]), highlight=False)
         return
@@ -318,8 +316,7 @@ def _study(
     prices: tuple[float, float] | None,
     cost: float,
 ) -> Study:
-    if load is not None:
-        load_policies(load)
+    load_policies(load)
     return Study.of(words, market=market, dim=dim, family=family, horizon=horizon, prices=prices, cost=cost)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
@@ -16,7 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from hushprice.errors import InvalidInput
-from hushprice.simulation import Comparison, Scaling
+from hushprice.plots.figures import broken
+from hushprice.simulation import Comparison, Scaling, csv_text
 
 
 class Output(Enum):
@@ -67,9 +66,7 @@ def show_scaling(console: Console, studies: Mapping[str, Scaling], output: Outpu
         return
     if output is Output.CSV:
         rows = [{"label": label} | cell for label, study in plain.items() for cell in study["cells"]]
-        writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        typer.echo(csv_text(rows), nl=False)
         return
     for label, study in studies.items():
         one = study.results[0]
@@ -118,7 +115,7 @@ def _table(results: Comparison, width: int) -> Table:
 
 def _broken(label: str) -> str:
     """A policy's word on several lines, broken where its options begin."""
-    return escape(label.replace(":", ":\n  ").replace(",", ",\n  "))
+    return escape(broken(label, indent="  "))
 
 
 def _columns(rows: dict[str, Row], width: int) -> list[str]:

@@ -88,11 +88,13 @@ def options_of(cls: type[Policy]) -> list[str]:
     return [f.name for f in fields(cls) if f.name not in ("family", "dim", "prices", "cost", "theta")]
 
 
-def load_policies(file: Path) -> None:
-    """Run a Python file so that the policies it registers can be named.
+def load_policies(file: Path | None) -> None:
+    """Run a Python file, if one is given, so that the policies and markets it registers can be named.
 
     The module is not left in ``sys.modules``, so that workers, who could not import it, get its classes by value.
     """
+    if file is None:
+        return
     if not file.is_file():
         raise InvalidInput(f"There is no file {file} to load policies from.")
     spec = importlib.util.spec_from_file_location(f"hushprice_loaded_{file.stem}", file)

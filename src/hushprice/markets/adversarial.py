@@ -10,7 +10,7 @@ import numpy as np
 from hushprice.demand import Family, Linear, as_family
 from hushprice.errors import LARGEST_DIM, Array, InvalidInput, array, finite, positive_int
 from hushprice.markets.market import Market
-from hushprice.markets.synthetic import PRICES, UnitVectors
+from hushprice.markets.synthetic import UnitVectors, paper_market
 from hushprice.theory import separation
 
 
@@ -60,8 +60,7 @@ def _adversarial(name: str, dim: int, family: Family | str, horizon: int | None,
         horizon = positive_int("horizon", horizon)
     ones = np.full(d, 1.0 / math.sqrt(d))
     contexts = _HalfFixed(d, switches=name == "a1", horizon=horizon)
-    settings: dict[str, Any] = {"prices": PRICES, **options}
-    return Market(name=name, alpha=1.6 * ones, beta=ones, contexts=contexts, family=family, **settings)  # type: ignore[arg-type]
+    return paper_market(name, 1.6 * ones, ones, contexts, family, options)
 
 
 def lower_bound(

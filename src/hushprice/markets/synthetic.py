@@ -59,13 +59,13 @@ def s1(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
     """
     d = positive_int("dim", dim, maximum=LARGEST_DIM)
     ones = np.full(d, 1.0 / math.sqrt(d))
-    return _market("s1", 1.6 * ones, ones, _Uniform(d), family, options)
+    return paper_market("s1", 1.6 * ones, ones, _Uniform(d), family, options)
 
 
 def s2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
     """S2: alpha = beta = 1 in every entry, z uniform over the unit vectors, prices [0, 3]; optimal price 1.567."""
     d = positive_int("dim", dim, maximum=LARGEST_DIM)
-    return _market("s2", np.ones(d), np.ones(d), UnitVectors(d), family, options)
+    return paper_market("s2", np.ones(d), np.ones(d), UnitVectors(d), family, options)
 
 
 def wide(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
@@ -76,11 +76,12 @@ def wide(*, dim: int, family: Family | str = "logistic", **options: Any) -> Mark
     """
     d = positive_int("dim", dim, maximum=LARGEST_DIM)
     ones = np.full(d, 1.0 / math.sqrt(d))
-    return _market("wide", 0.5 * ones, ones, _Wide(d), family, options)
+    return paper_market("wide", 0.5 * ones, ones, _Wide(d), family, options)
 
 
-def _market(
+def paper_market(
     name: str, alpha: Array, beta: Array, contexts: Any, family: Family | str, options: dict[str, Any]
 ) -> Market:
+    """A market at the prices of the paper's simulations, unless the options say otherwise."""
     settings: dict[str, Any] = {"prices": PRICES, **options}
     return Market(name=name, alpha=alpha, beta=beta, contexts=contexts, family=family, **settings)  # type: ignore[arg-type]

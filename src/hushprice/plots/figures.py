@@ -92,6 +92,11 @@ def regret_paths(results: Results, axes: Axes, *, log: bool = False, rate: Rate 
     finish(axes)
 
 
+def broken(label: str, *, indent: str = "") -> str:
+    """A policy's word on several lines, broken where its options begin."""
+    return label.replace(":", f":\n{indent}").replace(",", f",\n{indent}")
+
+
 def box_plots(results: Results, axes: Axes, *, log: bool = False) -> None:
     """Distribution of the regret at the horizon over replications."""
     boxes = axes.boxplot(
@@ -104,8 +109,7 @@ def box_plots(results: Results, axes: Axes, *, log: bool = False) -> None:
     )
     for box, colour in zip(boxes["boxes"], _colours(results), strict=True):
         box.set(facecolor=colour, edgecolor=colour, alpha=0.75)
-    names = [label.replace(":", ":\n").replace(",", ",\n") for label in results]
-    axes.set_yticks(range(1, len(results) + 1), names)
+    axes.set_yticks(range(1, len(results) + 1), [broken(label) for label in results])
     axes.invert_yaxis()
     axes.set_xlabel("regret at the horizon")
     if log:

@@ -20,10 +20,8 @@ from hushprice.estimation import RunningEstimator, StageEstimators
 from hushprice.kernels import bounds as kernel
 from hushprice.policies.base import FOREVER, Bounds, Customers, Device, Params, Phase, Policy, Quotes, Records, Server
 
-LARGEST_BOUNDED, LARGEST_STAGED = (
-    3000,
-    400,
-)  # dim; every stage, 53 at most in supCB, holds two matrices of (2 d)^2 numbers
+LARGEST_BOUNDED = 3000  # dim; every stage holds two matrices of (2 d)^2 numbers
+LARGEST_STAGED = 400  # dim, where there are up to 53 stages
 MOST_STAGES = 64
 MOST_ARMS = 10_000_000
 MOST_DRAWS = 2**20  # random numbers drawn at once

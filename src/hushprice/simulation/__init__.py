@@ -1,7 +1,7 @@
 """Simulation: replications of a policy in a market, and what came of them."""
 
 from hushprice.simulation.engine import Trace, replicate, streams
-from hushprice.simulation.results import Comparison, Result, Summary
+from hushprice.simulation.results import Comparison, Result, Summary, csv_text
 from hushprice.simulation.scaling import DUST, Scaling, check_grid, fit_scaling, scale
 from hushprice.simulation.simulate import compare, simulate
 
@@ -14,6 +14,7 @@ __all__ = [
     "Trace",
     "check_grid",
     "compare",
+    "csv_text",
     "fit_scaling",
     "replicate",
     "scale",

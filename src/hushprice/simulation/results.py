@@ -134,7 +134,7 @@ class Result:
                 "sd": self.path_sd().tolist(),
             },
         }
-        cleaned: dict[str, Any] = _without_nan(plain)
+        cleaned: dict[str, Any] = without_nan(plain)
         return cleaned
 
 
@@ -177,12 +177,7 @@ class Comparison(Mapping[str, Result]):
 
     def to_csv(self) -> str:
         """One row a policy."""
-        buffer = io.StringIO()
-        rows = [{"label": label, **asdict(s)} for label, s in self.summaries().items()]
-        writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return buffer.getvalue()
+        return csv_text([{"label": label, **asdict(s)} for label, s in self.summaries().items()])
 
 
 def _reach(se: float, n: int, level: float) -> float:
@@ -193,9 +188,19 @@ def _reach(se: float, n: int, level: float) -> float:
     return float(stats.t.ppf(0.5 + level / 2, n - 1)) * se if n > 1 else float("nan")
 
 
-def _without_nan(value: Any) -> Any:
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows with the same keys as CSV, with a header."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def without_nan(value: Any) -> Any:
+    """Plain data with None in place of NaN and infinity, which JSON does not have."""
     if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
+        return {key: without_nan(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_without_nan(item) for item in value]
+        return [without_nan(item) for item in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value

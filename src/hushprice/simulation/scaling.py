@@ -11,7 +11,7 @@ import numpy as np
 from hushprice.errors import Array, InvalidInput, finite, positive_int
 from hushprice.markets import Market
 from hushprice.policies import Policy
-from hushprice.simulation.results import Result
+from hushprice.simulation.results import Result, without_nan
 from hushprice.simulation.simulate import Progress, simulate
 
 DUST = 1e-6  # a regret this small is rounding
@@ -56,18 +56,15 @@ class Scaling:
     def to_dict(self) -> dict[str, Any]:
         """Slopes and the mean regret of every cell, as plain data."""
         numbers = ("offset", "intercept", "slope_d", "slope_T", "se_d", "se_T")
-        plain: dict[str, Any] = {name: _plain(getattr(self, name)) for name in numbers}
-        return plain | {"cells": [_cell(r) for r in self.results]}
+        plain = {name: getattr(self, name) for name in numbers}
+        cleaned: dict[str, Any] = without_nan(plain | {"cells": [_cell(r) for r in self.results]})
+        return cleaned
 
 
 def _cell(result: Result) -> dict[str, Any]:
     s = result.summary()
     names = ("policy", "market", "dim", "horizon", "replications", "mean", "sd", "se", "exploration", "seconds")
-    return {name: _plain(getattr(s, name)) for name in names}
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    return {name: getattr(s, name) for name in names}
 
 
 def fit_scaling(results: Iterable[Result], *, offset: float = 0.0) -> Scaling:
