@@ -118,48 +118,85 @@ def omegas(x):
             x[i] = omega_near(x[i])
 
 
-@compiled
+_LN2_HIGH = math.ldexp(math.floor(math.ldexp(math.log(2.0), 32)), -32)  # so that e * _LN2_HIGH is exact
+_LN2_LOW = 1.9082149292705877e-10  # log(2) - _LN2_HIGH, from its decimal expansion
+_SQRT_HALF = math.sqrt(0.5)
+_FRACTION, _ONE_HALF = 2**52 - 1, 1022 << 52  # bits of a double
+_ODD = tuple(1.0 / k for k in range(21, 0, -2))
+
+
+@inlined
+def log(x):
+    """log x of a positive normal number, by IEEE operations alone and so the same on every machine.
+
+    x = 2^e m with m in [sqrt(1/2), sqrt(2)), f = (m - 1) / (m + 1), log m = 2 f (1 + f^2/3 + f^4/5 + ... + f^20/21).
+    """
+    bits = np.float64(x).view(np.int64)
+    e = (bits >> 52) - 1022
+    m = np.int64((bits & _FRACTION) | _ONE_HALF).view(np.float64)  # in [1/2, 1)
+    if m < _SQRT_HALF:
+        m, e = m + m, e - 1
+    f = (m - 1.0) / (m + 1.0)
+    s = f * f
+    series = _ODD[0]
+    for k in range(1, 11):
+        series = series * s + _ODD[k]
+    return e * _LN2_HIGH + (e * _LN2_LOW + 2.0 * f * series)
+
+
+@inlined
+def _polynomial(r, c):
+    """A polynomial of degree seven by Horner's rule, coefficients from the highest power down."""
+    return ((((((c[0] * r + c[1]) * r + c[2]) * r + c[3]) * r + c[4]) * r + c[5]) * r + c[6]) * r + c[7]
+
+
+@inlined
 def _rational(r, a, b):
-    """Ratio of two polynomials of degree seven, coefficients from the highest power down."""
-    numerator, denominator = a[0], b[0]
-    for k in range(1, 8):
-        numerator = numerator * r + a[k]
-        denominator = denominator * r + b[k]
-    return numerator / denominator
+    """Ratio of two such polynomials."""
+    return _polynomial(r, a) / _polynomial(r, b)
 
 
 # Wichura, "Algorithm AS 241: the percentage points of the normal distribution" (1988), PPND16.
 _CENTRE = (
-    np.array([2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
-              1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0]),
-    np.array([5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
-              5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0]),
+    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+              1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0),
+    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+              5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0),
 )  # fmt: skip
 _MIDDLE = (
-    np.array([7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
+    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
               1.27045825245236838258e0, 3.64784832476320460504e0, 5.76949722146069140550e0,
-              4.63033784615654529590e0, 1.42343711074968357734e0]),
-    np.array([1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2,
+              4.63033784615654529590e0, 1.42343711074968357734e0),
+    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2,
               1.48103976427480074590e-1, 6.89767334985100004550e-1, 1.67638483018380384940e0,
-              2.05319162663775882187e0, 1.0]),
+              2.05319162663775882187e0, 1.0),
 )  # fmt: skip
 _TAIL = (
-    np.array([2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3,
+    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3,
               2.65321895265761230930e-2, 2.96560571828504891230e-1, 1.78482653991729133580e0,
-              5.46378491116411436990e0, 6.65790464350110377720e0]),
-    np.array([2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5,
+              5.46378491116411436990e0, 6.65790464350110377720e0),
+    (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5,
               7.86869131145613259100e-4, 1.48753612908506148525e-2, 1.36929880922735805310e-1,
-              5.99832206555887937690e-1, 1.0]),
+              5.99832206555887937690e-1, 1.0),
 )  # fmt: skip
+
+
+@inlined
+def normal_centre(q):
+    """The normal quantile of 1/2 + q for |q| <= 0.425."""
+    return q * _rational(0.180625 - q * q, _CENTRE[0], _CENTRE[1])
 
 
 @compiled
 def normal_quantile(u):
-    """Inverse of the standard normal distribution function, 0 < u < 1 (0 and 1 give the ends of the doubles)."""
+    """Inverse of the standard normal distribution function, 0 < u < 1 (0 and 1 give the ends of the doubles).
+
+    Good to 4e-15, and the same to the last bit on every machine: see :func:`log`.
+    """
     q = u - 0.5
     if abs(q) <= 0.425:
-        return q * _rational(0.180625 - q * q, _CENTRE[0], _CENTRE[1])
-    r = math.sqrt(-math.log(max(min(u, 1.0 - u), 1e-300)))
+        return normal_centre(q)
+    r = math.sqrt(-log(max(min(u, 1.0 - u), 1e-300)))
     if r <= 5.0:
         value = _rational(r - 1.6, _MIDDLE[0], _MIDDLE[1])
     else:

@@ -1,0 +1,224 @@
+"""The two halves of a private step: a clipped gradient into a report, and a report into a step of SGD.
+
+Kinds of report, each a row of 64-bit integers:
+
+    DIRECTIONS  (seed, index): one of the 2 J directions +-v_0 .. +-v_(J-1) of a public seed
+    GRID        one integer a coordinate: the value on a grid, noise included
+"""
+
+import math
+
+import numpy as np
+
+from hushprice.kernels.glm import draw, mean
+from hushprice.kernels.jit import compiled, inlined
+from hushprice.kernels.philox import direction, high_product, normals
+
+DIRECTIONS, GRID = 0, 1
+CELLS = 64.0  # grid cells in one standard deviation of the noise
+_LARGEST = 1e100  # a residual beyond it is clipped before anything overflows
+_ULP, _DROP, _ONE = 2.0**-53, np.uint64(11), np.uint64(1)
+
+
+@compiled
+def gradient(code, theta, z, price, y, g):
+    """g(theta; s) = (y - psi'(x.theta)) x with x = (z, -p z)."""
+    d = z.size
+    a, b = z[0] * theta[0], z[0] * theta[d]
+    for j in range(1, d):
+        a += z[j] * theta[j]
+        b += z[j] * theta[d + j]
+    residual = min(max(y - mean(code, a - b * price), -_LARGEST), _LARGEST)
+    for j in range(d):
+        g[j] = residual * z[j]
+        g[d + j] = -price * g[j]
+
+
+@inlined
+def length(g):
+    """|g| without overflow."""
+    largest = 0.0
+    for i in range(g.size):
+        largest = max(largest, abs(g[i]))
+    if largest == 0.0:
+        return 0.0
+    total = 0.0
+    for i in range(g.size):
+        total += (g[i] / largest) * (g[i] / largest)
+    return largest * math.sqrt(total)
+
+
+@compiled
+def sides(g, seed, pairs, top, dots, chosen, v, room):
+    """Which of a seed's directions agree best with g.
+
+    Of each pair the one whose product with g is not negative, and of these the ``top`` with the largest product (the
+    first ones where equal): chosen[i] is its index 2 i or 2 i + 1, or -1. There are always exactly ``top`` of them,
+    however the products are rounded.
+    """
+    largest = 0.0
+    for k in range(g.size):
+        largest = max(largest, abs(g[k]))
+    for i in range(pairs):
+        direction(seed, i, v, room)
+        dot = 0.0
+        if largest > 0.0:
+            for k in range(g.size):
+                dot += (g[k] / largest) * v[k]
+        dots[i] = abs(dot)
+        chosen[i] = 2 * i + (1 if dot < 0.0 else 0)
+    for i in range(pairs):
+        better = 0
+        for j in range(pairs):
+            better += dots[j] > dots[i] or (dots[j] == dots[i] and j < i)
+        if better >= top:
+            chosen[i] = -1
+
+
+@inlined
+def flipped(ratio, word):
+    """Whether -g stands for g: with probability (1 - ratio) / 2, ratio = |g| / C."""
+    return float(np.int64(word >> _DROP)) * _ULP < 0.5 * (1.0 - ratio)
+
+
+@inlined
+def pick(chosen, inside, place):
+    """Index number ``place`` of the chosen ones, or of all the others, in rising order."""
+    for i in range(chosen.size):
+        for sign in range(2):
+            if (chosen[i] == 2 * i + sign) == inside:
+                if place == 0:
+                    return 2 * i + sign
+                place -= 1
+    return -1
+
+
+@compiled
+def privatize(kind, pairs, top, coin, clip, step, g, words, row):
+    """The report of g, from random words, written into ``row``.
+
+    DIRECTIONS takes the words (seed, flip, coin, place), the last one only if there is more than one pair. GRID takes
+    one word a coordinate.
+    """
+    norm = length(g)
+    if kind == GRID:
+        shrink = clip / norm if norm > clip else 1.0
+        noise = np.empty(g.size)
+        normals(words, noise)
+        for i in range(g.size):
+            row[i] = math.floor(g[i] * shrink / step + CELLS * noise[i] + 0.5)
+        return
+    seed = words[0]
+    dots, chosen = np.empty(pairs), np.empty(pairs, np.int64)
+    sides(g, seed, pairs, top, dots, chosen, np.empty(g.size), np.empty(g.size + 3, np.uint64))
+    inside = words[2] < coin
+    place = np.int64(0)
+    if pairs > 1:
+        place = np.int64(high_product(words[3], np.uint64(top if inside else 2 * pairs - top)))
+    index = pick(chosen, inside, place)
+    if flipped(min(norm / clip, 1.0), words[1]):
+        index ^= 1
+    row[0], row[1] = np.int64(seed), index
+
+
+@compiled
+def decode(kind, scale, row, w, room):
+    """The vector a report stands for. ``scale`` is the length B of a direction or the step of the grid."""
+    if kind == GRID:
+        for i in range(w.size):
+            w[i] = scale * row[i]
+        return
+    direction(np.uint64(row[0]), row[1] >> 1, w, room)
+    signed = -scale if row[1] & 1 else scale
+    for i in range(w.size):
+        w[i] *= signed
+
+
+@compiled
+def move(theta, w, eta, centre, radius):
+    """theta = Pi_Theta(theta + eta w), Theta the ball of that centre and radius."""
+    total = 0.0
+    for i in range(theta.size):
+        theta[i] += eta * w[i]
+        total += (theta[i] - centre[i]) * (theta[i] - centre[i])
+    if total > radius * radius:
+        shrink = radius / math.sqrt(total)
+        for i in range(theta.size):
+            theta[i] = centre[i] + shrink * (theta[i] - centre[i])
+
+
+@compiled
+def privatize_rows(kind, pairs, top, coin, clip, step, g, words, rows):
+    """Reports of many vectors."""
+    for i in range(len(g)):
+        privatize(kind, pairs, top, coin, clip, step, g[i], words[i], rows[i])
+
+
+@compiled
+def decode_rows(kind, scale, rows, w):
+    """The vectors of many reports."""
+    room = np.empty(w.shape[1] + 3, np.uint64)
+    for i in range(len(rows)):
+        decode(kind, scale, rows[i], w[i], room)
+
+
+@compiled
+def report_rows(code, theta, z, price, y, kind, pairs, top, coin, clip, step, words, rows):
+    """The device's reports of customers who were quoted under the same theta."""
+    g = np.empty(theta.size)
+    for i in range(len(z)):
+        gradient(code, theta, z[i], price[i], y[i], g)
+        privatize(kind, pairs, top, coin, clip, step, g, words[i], rows[i])
+
+
+@compiled
+def absorb_rows(kind, scale, rows, t, zeta, theta, centre, radius):
+    """The server's steps 1 / (zeta t) over reports, the first of them number t + 1."""
+    w, room = np.empty(theta.size), np.empty(theta.size + 3, np.uint64)
+    for i in range(len(rows)):
+        decode(kind, scale, rows[i], w, room)
+        move(theta, w, 1.0 / (zeta * (t + 1.0 + i)), centre, radius)
+
+
+@compiled
+def plain_pass(code, z, price, y, before, zeta, theta, centre, radius):
+    """One pass of plain SGD over public records, step k of size 1 / (zeta (before + k))."""
+    g = np.empty(theta.size)
+    for k in range(len(z)):
+        gradient(code, theta, z[k], price[k], y[k], g)
+        move(theta, g, 1.0 / (zeta * (before + k + 1.0)), centre, radius)
+
+
+@compiled
+def experiments(
+    code, low, high, zeta, centre, radius, kind, pairs, top, coin, clip, step, scale, z, uniforms, public, words,
+    true_code, noise, true_a, true_b, demand, theta, t, prices,
+):  # fmt: skip
+    """Price experiments over a block of customers: quote, sell, and for the private ones report and absorb.
+
+    The same steps as a live round, in the same order; gives the number of reports absorbed.
+    """
+    g, w = np.empty(theta.size), np.empty(theta.size)
+    row, room = np.empty(max(2, theta.size), np.int64), np.empty(theta.size + 3, np.uint64)
+    used = 0
+    for i in range(len(z)):
+        prices[i] = low + (high - low) * uniforms[i]
+        if public[i]:
+            continue
+        y = draw(true_code, noise, mean(true_code, true_a[i] - true_b[i] * prices[i]), demand[i])
+        gradient(code, theta, z[i], prices[i], y, g)
+        privatize(kind, pairs, top, coin, clip, step, g, words[used], row)
+        decode(kind, scale, row, w, room)
+        used += 1
+        move(theta, w, 1.0 / (zeta * (t + used)), centre, radius)
+    return used
+
+
+@compiled
+def agreements(g, rows, pairs, top, agrees):
+    """Whether each report names one of its seed's directions that agree best with g."""
+    dots, chosen = np.empty(pairs), np.empty(pairs, np.int64)
+    v, room = np.empty(g.size), np.empty(g.size + 3, np.uint64)
+    for i in range(len(rows)):
+        sides(g, np.uint64(rows[i, 0]), pairs, top, dots, chosen, v, room)
+        agrees[i] = chosen[rows[i, 1] >> 1] == rows[i, 1]

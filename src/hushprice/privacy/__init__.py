@@ -1,0 +1,49 @@
+"""Local differential privacy: mechanisms, what they promise, what has been spent, and an audit of it all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hushprice.errors import InvalidInput, unknown
+from hushprice.privacy.directions import L2Ball, PrivUnit
+from hushprice.privacy.entropy import Entropy, SystemEntropy, UnsafeSeed
+from hushprice.privacy.gaussian import Gaussian
+from hushprice.privacy.guarantee import Guarantee, Loss, gaussian_delta, gaussian_epsilon
+from hushprice.privacy.mechanism import Mechanism, Report, VectorMechanism
+from hushprice.privacy.response import RandomizedResponse
+
+REGISTRY: dict[str, type[Mechanism]] = {cls.name: cls for cls in (L2Ball, PrivUnit, Gaussian, RandomizedResponse)}
+
+
+def build(name: str, **options: Any) -> Mechanism:
+    """A mechanism by name.
+
+    >>> build("l2-ball", epsilon=1.0, clip=1.0, dim=2).guarantee.epsilon
+    1.0
+    """
+    if not isinstance(name, str) or name not in REGISTRY:
+        raise unknown("mechanism", name, REGISTRY)
+    try:
+        return REGISTRY[name](**options)
+    except TypeError as problem:
+        raise InvalidInput(f"The mechanism {name} does not take these options: {problem}.") from None
+
+
+__all__ = [
+    "REGISTRY",
+    "Entropy",
+    "Gaussian",
+    "Guarantee",
+    "L2Ball",
+    "Loss",
+    "Mechanism",
+    "PrivUnit",
+    "RandomizedResponse",
+    "Report",
+    "SystemEntropy",
+    "UnsafeSeed",
+    "VectorMechanism",
+    "build",
+    "gaussian_delta",
+    "gaussian_epsilon",
+]

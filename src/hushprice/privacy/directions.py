@@ -1,0 +1,221 @@
+"""L2Ball and PrivUnit: a public seed, and which of its directions agrees with the data.
+
+A seed stands for J pairs of opposite directions +-v_0 .. +-v_(J-1), uniform on the sphere and independent of the data
+(see ``kernels/philox.py``). For g of length r <= C:
+
+    with probability (1 - r/C) / 2 take -g for g
+    S = of each pair the direction that agrees with g, and of these J the m that agree most
+    with probability q the index of one of S, else of one of the other 2 J - m, each as likely as the next
+
+    q / m = e^epsilon (1 - q) / (2 J - m), rounded toward m / 2 J;   decode: B times the direction, |B| fixed
+
+The set S always has m members, so that no rounding in the products with g can change a probability: what is sent is
+epsilon-LDP as it is computed, not only on paper. L2Ball (Duchi, Jordan & Wainwright 2018; the paper's mechanism) is
+J = m = 1: one private bit. PrivUnit (Bhowmick et al. 2018) is the limit of many pairs, where S becomes a spherical cap.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hushprice.errors import Array, InvalidInput, positive_int
+from hushprice.kernels import private as kernel
+from hushprice.privacy.caps import best_cap, mean_product, top_products
+from hushprice.privacy.guarantee import Guarantee, Loss
+from hushprice.privacy.mechanism import Report, Rows, VectorMechanism
+
+WORD = 2**64
+LARGEST_PAIRS = 1024
+
+
+def odds(epsilon: float) -> Fraction:
+    """A rational number just below e^epsilon."""
+    value = Context(prec=60, rounding=ROUND_FLOOR).exp(Decimal(epsilon))
+    return Fraction(value) * (1 - Fraction(1, 10**58))
+
+
+def fair_coin(epsilon: float, *, inside: int = 1, outside: int = 1) -> int:
+    """The largest c for which a coin of probability c / 2^64 keeps every report within odds of e^epsilon.
+
+    With it one of ``inside`` indices is named, without it one of ``outside``, by the upper half of a product of a
+    random word: the likeliest has ceil(2^64 / inside) words, the least likely floor(2^64 / outside).
+
+    >>> fair_coin(1.0) / 2**64
+    0.7310585786300049
+    """
+    likeliest, rarest = -(-WORD // inside), WORD // outside
+    limit = odds(epsilon) * rarest
+    return math.floor(WORD * limit / (likeliest + limit))
+
+
+def _ceil_part(k: int, size: int) -> int:
+    """ceil(k 2^64 / size)."""
+    return -(-k * WORD // size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Directions(VectorMechanism):
+    """A seed and an index."""
+
+    kind: ClassVar[str] = "directions"
+    coin: int = field(init=False, repr=False)  # the coin lands on S with probability coin / 2^64
+    length: float = field(init=False, repr=False)  # B, the length of every decoded report
+
+    def _derive(self, pairs: int, top: int) -> None:
+        coin = fair_coin(self.epsilon, inside=top, outside=2 * pairs - top) if pairs > 1 else fair_coin(self.epsilon)
+        q = coin / WORD
+        product = top_products(pairs, top, self.dim) * (q / top - (WORD - coin) / WORD / (2 * pairs - top))
+        object.__setattr__(self, "coin", coin)
+        object.__setattr__(self, "length", self.clip / product)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(J, m): pairs of directions, and how many of them count as agreeing."""
+        raise NotImplementedError
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon)
+
+    @property
+    def loss(self) -> Loss:
+        return Loss(epsilon=self.epsilon)
+
+    @property
+    def words(self) -> int:
+        return 3 if self.shape[0] == 1 else 4
+
+    @property
+    def width(self) -> int:
+        return 2
+
+    @property
+    def spec(self) -> tuple[int, int, int, np.uint64, float, float]:
+        pairs, top = self.shape
+        return kernel.DIRECTIONS, pairs, top, np.uint64(self.coin), self.clip, 0.0
+
+    @property
+    def scale(self) -> float:
+        return self.length
+
+    def squared_error(self, norm: float) -> float:
+        """B^2 - |g|^2: every decoded report has length B and mean g."""
+        return self.length**2 - min(norm, self.clip) ** 2
+
+    @property
+    def worst_squared_error(self) -> float:
+        """B^2, at g = 0."""
+        return self.length**2
+
+    def probability(self, report: Report, g: Array) -> Fraction:
+        """P(index of the report | its seed, g), exactly: a count of random words over the number of them."""
+        pairs, top = self.shape
+        row = np.array([report.values], dtype=np.int64)
+        self.check_rows(row)
+        x = self.inputs(g, many=False)[0]
+        dots, chosen = np.empty(pairs), np.empty(pairs, dtype=np.int64)
+        kernel.sides(
+            x,
+            row.view(np.uint64)[0, 0],
+            pairs,
+            top,
+            dots,
+            chosen,
+            np.empty(self.dim),
+            np.empty(self.dim + 3, np.uint64),
+        )
+        others = [k for k in range(2 * pairs) if k not in chosen]
+        groups = {int(k): (self.coin, top, place) for place, k in enumerate(c for c in chosen if c >= 0)}
+        groups |= {k: (WORD - self.coin, 2 * pairs - top, place) for place, k in enumerate(others)}
+
+        def unflipped(index: int) -> Fraction:
+            chance, size, place = groups[index]
+            if pairs == 1:
+                return Fraction(chance, WORD)
+            words = _ceil_part(place + 1, size) - _ceil_part(place, size)  # those whose product names this place
+            return Fraction(chance * words, WORD * WORD)
+
+        ratio = min(kernel.length(x) / self.clip, 1.0)
+        flip = Fraction(math.ceil(Fraction(0.5 * (1.0 - ratio)) * 2**53), 2**53)
+        index = report.values[1]
+        return (1 - flip) * unflipped(index) + flip * unflipped(index ^ 1)
+
+    def possible(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        good: npt.NDArray[np.bool_] = (rows[:, 1] >= 0) & (rows[:, 1] < 2 * self.shape[0])
+        return good
+
+    def evidence(self, rows: Rows, first: Array, second: Array) -> Array:
+        """1 for reports that agree with the first input, -1 with the second, 0 with neither or both."""
+        score = np.zeros(len(rows))
+        for sign, g in ((1.0, first), (-1.0, second)):
+            agrees = np.empty(len(rows), dtype=np.bool_)
+            kernel.agreements(np.ascontiguousarray(g), rows, *self.shape, agrees)
+            score += sign * agrees
+        return score
+
+
+@dataclass(frozen=True, kw_only=True)
+class L2Ball(_Directions):
+    """The paper's mechanism in one private bit: B s v, s = +-1 and v the direction of a public seed.
+
+    B = C (e^epsilon + 1) / (e^epsilon - 1) sqrt(pi) Gamma((n + 1) / 2) / Gamma(n / 2), n = ``dim``.
+
+    >>> mechanism = L2Ball(epsilon=1.0, clip=1.0, dim=2)
+    >>> report = mechanism.privatize([0.6, 0.8])
+    >>> sorted(report.to_dict()), mechanism.decode(report).shape
+    (['index', 'seed'], (2,))
+    >>> round(mechanism.length, 4)
+    3.3991
+    """
+
+    name: ClassVar[str] = "l2-ball"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._derive(1, 1)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 1, 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivUnit(_Directions):
+    """The spherical cap: much less noise than L2Ball once epsilon is above 1 or so.
+
+    ``pairs`` J is how many directions the device compares; by default the smallest power of two whose squared error is
+    within 5% of the ideal cap's. The m that count as agreeing are those of the least squared error.
+
+    >>> ball, cap = (kind(epsilon=4.0, clip=1.0, dim=12) for kind in (L2Ball, PrivUnit))
+    >>> cap.pairs, cap.top, round(ball.worst_squared_error / cap.worst_squared_error, 2)
+    (32, 5, 3.36)
+    """
+
+    name: ClassVar[str] = "privunit"
+    pairs: int | None = None
+    top: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dim < 2:
+            raise InvalidInput("PrivUnit needs dim >= 2: on a line there is no cap. Use L2Ball.")
+        if self.pairs is None:
+            pairs, top = best_cap(self.epsilon, self.dim)
+        else:
+            pairs = positive_int("pairs", self.pairs, maximum=LARGEST_PAIRS)
+            top = mean_product(self.epsilon, self.dim, pairs)[1]
+        object.__setattr__(self, "pairs", pairs)
+        object.__setattr__(self, "top", top)
+        self._derive(pairs, top)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        assert self.pairs is not None
+        return self.pairs, self.top

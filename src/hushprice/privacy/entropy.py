@@ -1,0 +1,61 @@
+"""Where the randomness of a report comes from: the operating system, unless a seed is asked for by name."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hushprice.errors import InvalidInput
+
+Words = npt.NDArray[np.uint64]
+
+
+class Entropy(Protocol):
+    """A source of random 64-bit words."""
+
+    def words(self, n: int) -> Words:
+        """The next n words."""
+        ...
+
+
+class SystemEntropy:
+    """The operating system's generator: what every report outside simulations and tests is made from."""
+
+    def words(self, n: int) -> Words:
+        return np.frombuffer(os.urandom(8 * n), dtype=np.uint64)
+
+
+class UnsafeSeed:
+    """Words that anyone who knows the seed can recompute, and with them the customer's data.
+
+    For simulations and tests. A report made from it protects nobody.
+
+    >>> bool((UnsafeSeed(7).words(3) == UnsafeSeed(7).words(3)).all())
+    True
+    """
+
+    def __init__(self, seed: int | np.random.SeedSequence) -> None:
+        try:
+            if seed is None or isinstance(seed, bool):
+                raise TypeError
+            self.bits = np.random.PCG64(seed)
+        except (TypeError, ValueError):
+            raise InvalidInput(f"An unsafe seed must be a whole number of at least 0, got {seed!r}.") from None
+
+    def words(self, n: int) -> Words:
+        return self.bits.random_raw(n)
+
+
+def as_entropy(source: Any) -> Entropy:
+    """None for the operating system's; refuses generators that were not made for privacy."""
+    if source is None:
+        return SystemEntropy()
+    if isinstance(source, (SystemEntropy, UnsafeSeed)):
+        return source
+    raise InvalidInput(
+        f"The randomness of a report must be the operating system's (leave rng out) or, in simulations and tests, "
+        f"hushprice.privacy.UnsafeSeed(seed), not {type(source).__name__}."
+    )

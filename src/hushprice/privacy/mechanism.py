@@ -1,0 +1,239 @@
+"""What every mechanism offers, and the reports they send."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, positive_int
+from hushprice.kernels import private as kernel
+from hushprice.privacy.entropy import Entropy, Words, as_entropy
+from hushprice.privacy.guarantee import Guarantee, Loss, as_epsilon
+
+Rows = npt.NDArray[np.int64]
+LARGEST_PRIVATE_DIM = 2000
+_CHUNK = 1 << 16  # random words drawn at once
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that leaves the device: a few whole numbers. ``kind`` names them, so that a report reads well as JSON."""
+
+    kind: str
+    values: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data for JSON. Seeds are hexadecimal text, as JSON's numbers are too short for them."""
+        if self.kind == "grid":
+            return {"grid": list(self.values)}
+        if self.kind == "bit":
+            return {"bit": self.values[0]}
+        return {"seed": f"{self.values[0] & (2**64 - 1):016x}", "index": self.values[1]}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Report:
+        """The report that :meth:`to_dict` wrote; anything else is refused."""
+        try:
+            keys = set(plain)
+            if keys == {"grid"}:
+                return cls("grid", tuple(_whole(v) for v in plain["grid"]))
+            if keys == {"bit"}:
+                return cls("bit", (_whole(plain["bit"]),))
+            seed = plain["seed"]
+            if keys != {"seed", "index"} or not isinstance(seed, str) or len(seed) != 16:
+                raise ValueError
+            word = int(seed, 16)
+            return cls("directions", (word - (word >> 63 << 64), _whole(plain["index"])))
+        except (TypeError, ValueError, KeyError, AttributeError):
+            raise InvalidInput(
+                "A report must read {'seed': 16 hexadecimal digits, 'index': k}, {'grid': [...]} or {'bit': 0 or 1}."
+            ) from None
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not -(2**63) <= value < 2**63:
+        raise ValueError
+    return int(value)
+
+
+class Mechanism(ABC):
+    """Turns a customer's data into a report that says little about it, and reports into unbiased values.
+
+    Everything is derived from the guarantee and the bound ``clip``; there is no noise level to pass in.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[str]
+    epsilon: float
+    dim: int
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What one report gives away, exactly as it is sent."""
+
+    @property
+    @abstractmethod
+    def loss(self) -> Loss:
+        """The same in a form that adds up over reports."""
+
+    @property
+    @abstractmethod
+    def words(self) -> int:
+        """Random 64-bit words that one report takes."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Whole numbers in a report."""
+
+    @abstractmethod
+    def squared_error(self, norm: float) -> float:
+        """E |decode(report) - g|^2 for a g of this norm (after clipping), exactly."""
+
+    @property
+    @abstractmethod
+    def worst_squared_error(self) -> float:
+        """The largest :meth:`squared_error` over all g."""
+
+    @abstractmethod
+    def inputs(self, g: Any, *, many: bool) -> Array:
+        """Inputs as rows of floats, refused if they are not what the mechanism takes. Texts name no value."""
+
+    @abstractmethod
+    def report_rows(self, g: Array, words: Words) -> Rows:
+        """Reports of the rows of g from the rows of ``words``: a function, without randomness of its own."""
+
+    @abstractmethod
+    def decode_rows(self, rows: Rows) -> Array:
+        """The values of reports that :meth:`check_rows` let pass."""
+
+    @abstractmethod
+    def possible(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Which rows are reports that this mechanism can send."""
+
+    @abstractmethod
+    def evidence(self, rows: Rows, first: Array, second: Array) -> Array:
+        """A score, large for reports likelier from the first input than from the second: the worst known event."""
+
+    @abstractmethod
+    def extremes(self) -> list[tuple[str, Array, Array]]:
+        """Pairs of inputs that are hardest to hide from each other, with a word for each pair."""
+
+    def privatize(self, g: Any, rng: Entropy | None = None) -> Report:
+        """The report of one input. The randomness is the operating system's; see ``UnsafeSeed`` for tests."""
+        rows = self._reports(self.inputs(g, many=False), as_entropy(rng))
+        return Report(self.kind, tuple(rows[0].tolist()))
+
+    def privatize_many(self, g: Any, rng: Entropy | None = None) -> Rows:
+        """The reports of many inputs, one a row."""
+        return self._reports(self.inputs(g, many=True), as_entropy(rng))
+
+    def _reports(self, g: Array, entropy: Entropy) -> Rows:
+        rows = np.empty((len(g), self.width), dtype=np.int64)
+        size = max(1, _CHUNK // self.words)
+        for start in range(0, len(g), size):
+            part = slice(start, min(len(g), start + size))
+            words = entropy.words((part.stop - start) * self.words).reshape(-1, self.words)
+            rows[part] = self.report_rows(g[part], words)
+        return rows
+
+    def decode(self, report: Report) -> Array:
+        """The value a report stands for: over the noise its mean is the (clipped) input."""
+        if not isinstance(report, Report) or report.kind != self.kind or len(report.values) != self.width:
+            raise InvalidInput(f"{type(self).__name__} reads its own reports only, got {type(report).__name__}.")
+        value: Array = self.decode_many(np.array([report.values], dtype=np.int64))[0]
+        return value
+
+    def decode_many(self, rows: Any) -> Array:
+        """The values of many reports, one a row."""
+        return self.decode_rows(self.check_rows(rows))
+
+    def check_rows(self, rows: Any) -> Rows:
+        """Rows that can be reports of this mechanism; one that cannot is refused."""
+        checked = np.ascontiguousarray(rows)
+        if checked.dtype != np.int64 or checked.ndim != 2 or checked.shape[1] != self.width:
+            raise InvalidInput(
+                f"Reports of {self.name} must be rows of {self.width} 64-bit whole numbers, got {checked.dtype} of "
+                f"shape {checked.shape}."
+            )
+        impossible = np.count_nonzero(~self.possible(checked))
+        if impossible:
+            raise InvalidInput(f"{impossible} of {len(checked)} reports cannot come from {self.name} as set up here.")
+        return checked
+
+    def config(self) -> dict[str, Any]:
+        """The parameters as plain data."""
+        return {"name": self.name} | {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorMechanism(Mechanism):
+    """A mechanism for vectors g of length ``dim``, clipped to the ball of radius ``clip``."""
+
+    epsilon: float
+    clip: float
+    dim: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
+        clip = finite("clip", self.clip, minimum=1e-100, maximum=LARGEST_VALUE)
+        object.__setattr__(self, "clip", clip)
+        object.__setattr__(self, "dim", positive_int("dim", self.dim, maximum=LARGEST_PRIVATE_DIM))
+
+    @property
+    @abstractmethod
+    def spec(self) -> tuple[int, int, int, np.uint64, float, float]:
+        """What the compiled loops need to make a report: kind, pairs, top, coin, clip, step."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> float:
+        """What they need to read one: the length of a direction, or the step of the grid."""
+
+    @property
+    def code(self) -> int:
+        """The kind of report, for compiled loops."""
+        return self.spec[0]
+
+    def inputs(self, g: Any, *, many: bool) -> Array:
+        try:
+            rows = array("g", g, shape=(None, self.dim) if many else (self.dim,))
+        except InvalidInput:
+            wanted = f"rows of {self.dim} finite numbers" if many else f"{self.dim} finite numbers"
+            raise InvalidInput(
+                f"{self.name} takes {wanted}; what it was given is not told, as it may be private."
+            ) from None
+        return rows if many else rows.reshape(1, -1)
+
+    def report_rows(self, g: Array, words: Words) -> Rows:
+        rows = np.empty((len(g), self.width), dtype=np.int64)
+        kernel.privatize_rows(*self.spec, g, words, rows)
+        return rows
+
+    def decode_rows(self, rows: Rows) -> Array:
+        values = np.empty((len(rows), self.dim))
+        kernel.decode_rows(self.code, self.scale, rows, values)
+        return values
+
+    def clipped(self, g: Array) -> Array:
+        """What is reported about: g, or where it is longer than ``clip`` the point of the ball in its direction."""
+        norm = np.linalg.norm(g, axis=-1, keepdims=True)
+        clipped: Array = g * np.minimum(1.0, self.clip / np.maximum(norm, 1e-300))
+        return clipped
+
+    def extremes(self) -> list[tuple[str, Array, Array]]:
+        axis = np.zeros(self.dim)
+        axis[0] = self.clip
+        slanted = np.full(self.dim, self.clip / np.sqrt(self.dim)) * np.where(np.arange(self.dim) % 2, -1.0, 1.0)
+        return [
+            ("opposite ends of the ball", axis, -axis),
+            ("opposite ends, slanted", slanted, -slanted),
+            ("nothing against an end", np.zeros(self.dim), axis),
+            ("far outside the ball", 50.0 * slanted, -50.0 * slanted),
+        ]

@@ -1,0 +1,87 @@
+"""Randomised response: a yes or no, told truly or not by the toss of a coin (Warner 1965)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hushprice.errors import Array, InvalidInput
+from hushprice.privacy.directions import WORD, fair_coin
+from hushprice.privacy.entropy import Words
+from hushprice.privacy.guarantee import Guarantee, Loss, as_epsilon
+from hushprice.privacy.mechanism import Mechanism, Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomizedResponse(Mechanism):
+    """The truth with probability q = e^epsilon / (1 + e^epsilon), rounded toward 1/2; decode (bit - 1 + q) / (2 q - 1).
+
+    >>> mechanism = RandomizedResponse(epsilon=2.0)
+    >>> report = mechanism.privatize(True)
+    >>> report.to_dict() in ({"bit": 0}, {"bit": 1})
+    True
+    """
+
+    name: ClassVar[str] = "randomized-response"
+    kind: ClassVar[str] = "bit"
+    epsilon: float
+    dim: int = field(init=False, repr=False, default=1)
+    coin: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
+        object.__setattr__(self, "coin", fair_coin(self.epsilon))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon)
+
+    @property
+    def loss(self) -> Loss:
+        return Loss(epsilon=self.epsilon)
+
+    @property
+    def words(self) -> int:
+        return 1
+
+    @property
+    def width(self) -> int:
+        return 1
+
+    def squared_error(self, norm: float) -> float:
+        """q (1 - q) / (2 q - 1)^2, for yes and no alike."""
+        q = self.coin / WORD
+        return q * (1.0 - q) / (2.0 * q - 1.0) ** 2
+
+    @property
+    def worst_squared_error(self) -> float:
+        return self.squared_error(1.0)
+
+    def inputs(self, g: Any, *, many: bool) -> Array:
+        facts = np.asarray(g)
+        if facts.dtype.kind not in "biuf" or facts.ndim != int(many) or not np.isin(facts, (0, 1)).all():
+            raise InvalidInput("randomized-response takes yes or no: True or False, 1 or 0.")
+        return facts.astype(np.float64).reshape(-1, 1)
+
+    def report_rows(self, g: Array, words: Words) -> Rows:
+        lie = words >= np.uint64(self.coin)
+        rows: Rows = (g != lie).astype(np.int64)
+        return rows
+
+    def decode_rows(self, rows: Rows) -> Array:
+        q = self.coin / WORD
+        return (rows.astype(np.float64) - (1.0 - q)) / (2.0 * q - 1.0)
+
+    def possible(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        return np.isin(rows[:, 0], (0, 1))
+
+    def evidence(self, rows: Rows, first: Array, second: Array) -> Array:
+        score: Array = rows[:, 0] * (first[0] - second[0])
+        return score
+
+    def extremes(self) -> list[tuple[str, Array, Array]]:
+        yes, no = np.array([1.0]), np.array([0.0])
+        return [("yes against no", yes, no), ("no against yes", no, yes)]
