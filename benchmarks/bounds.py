@@ -166,14 +166,14 @@ def drift(horizon: int = 20_000, dim: int = 4) -> None:
             world = hp.markets.build(market, dim=dim, horizon=horizon)
             given: dict[str, Any] = {"horizon": horizon, "theta": world.theta, "price": 1.5}
             policy = build(name, dim, **given, **options)
-            server, device = policy.server(), policy.device()
-            if not server.estimators:
+            loop = policy.loop()
+            if not loop.server.estimators:
                 continue
             z, t, looked, worst = world.draw(rng, horizon), 0, 0, 0.0
             while t < horizon:
                 n = min(int(rng.integers(1, 1000)), horizon - t)
-                server.sell(device, hp.markets.Block(world, z[t : t + n], rng.random(n)), rng)
-                found = [estimator.drift() for estimator in server.estimators if estimator.records]
+                loop.sell(hp.markets.Block(world, z[t : t + n], rng.random(n)), rng)
+                found = [estimator.drift() for estimator in loop.server.estimators if estimator.records]
                 t, looked, worst = t + n, looked + len(found), max(worst, *found)
             rows.append({"policy": name, "market": market, "fits compared": looked, "largest drift": worst})
     report("drift", f"T = {horizon:,}, d = {dim}, in standard errors; stated bound {hp.estimation.DRIFT_BOUND}", rows)

@@ -548,12 +548,12 @@ def test_no_estimate_drifts(name: str, market: str) -> None:
         policy = make_policy(name, family=family, dim=4, horizon=horizon, **options)
         world = hp.markets.build(market, dim=4, family=family, horizon=horizon)
         z = world.draw(rng, horizon)
-        server, device, t, worst = policy.server(), policy.device(), 0, 0.0
+        loop, t, worst = policy.loop(), 0, 0.0
         while t < horizon:
             n = min(int(rng.integers(1, 600)), horizon - t)
-            server.sell(device, Block(world, z[t : t + n], rng.random(n)), rng)
+            loop.sell(Block(world, z[t : t + n], rng.random(n)), rng)
             t += n
-            worst = max(worst, *(e.drift() for e in server.estimators))
+            worst = max(worst, *(e.drift() for e in loop.server.estimators))
         assert worst <= DRIFT_BOUND
 
 
@@ -637,7 +637,7 @@ def test_a_context_beyond_reason_does_not_spoil_the_snapshot(tmp_path: Path) -> 
 def test_many_samples_are_drawn_a_few_customers_at_a_time() -> None:
     """The block size must not multiply with the samples; and what is drawn in parts is the same."""
     policy = make_policy("ucb-wtl", dim=2, samples=2000)
-    assert policy.server().reach * 4000 <= 2**20
+    assert policy.loop().reach * 4000 <= 2**20
     loop = checks.LiveLoop(policy, checks.world_for(policy), horizon=600)
     live, _ = loop.run(0, 600)
     np.testing.assert_array_equal(checks.run_batch(policy, checks.world_for(policy), horizon=600).prices, live)

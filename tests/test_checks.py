@@ -13,6 +13,7 @@ from hushprice import checks, markets, policies
 from hushprice.demand import FAMILIES, Family, Logistic
 from hushprice.markets import Market
 from hushprice.policies import ETC, Policy
+from hushprice.privacy import Entropy
 from tests.conftest import make_policy
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
@@ -79,7 +80,7 @@ class _LeakyDevice(policies.Device):
 class _BrokenPolicy(ETC):
     name = "broken"
 
-    def device(self) -> policies.Device:
+    def device(self, entropy: Entropy | None = None) -> policies.Device:
         return _LeakyDevice(self)
 
 

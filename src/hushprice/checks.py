@@ -58,7 +58,7 @@ def family_checks() -> list[Callable[[Family], None]]:
 
 def world_for(policy: Policy) -> Market:
     """A market that fits the policy."""
-    return markets.s1(dim=policy.dim, family=policy.family, cost=policy.cost)
+    return markets.s1(dim=policy.dim, family=policy.family, cost=policy.cost, public=0.3)
 
 
 def run_batch(policy: Policy, market: Market, *, horizon: int = HORIZON, seed: int = 5) -> Trace:
@@ -73,12 +73,13 @@ class LiveLoop:
     """The same customers as :func:`run_batch`, sold to one at a time."""
 
     def __init__(self, policy: Policy, market: Market, *, horizon: int = HORIZON, seed: int = 5) -> None:
-        contexts, demand, exploration = streams(seed, 0)
-        generators = np.random.default_rng(contexts), np.random.default_rng(demand)
-        blocks = list(market.blocks(*generators, horizon))
+        contexts, demand, exploration, privacy, choices = streams(seed, 0)
+        who, what, agree = (np.random.default_rng(s) for s in (contexts, demand, choices))
+        blocks = list(market.blocks(who, what, horizon, choices=agree))
         self.z = np.concatenate([block.z for block in blocks])
         self.uniforms = np.concatenate([block.uniforms for block in blocks])
-        self.market, self.pricer = market, policy.start(seed=exploration)
+        self.public = np.concatenate([block.public for block in blocks])
+        self.market, self.pricer = market, policy.start(seed=exploration, unsafe_privacy_seed=privacy)
 
     def outcome(self, t: int, price: float) -> float:
         """What customer t buys at this price."""
@@ -89,7 +90,7 @@ class LiveLoop:
         """Offer and observe at once, customers start to stop."""
         prices, y = np.empty(stop - start), np.empty(stop - start)
         for t in range(start, stop):
-            offer = self.pricer.offer(self.z[t])
+            offer = self.pricer.offer(self.z[t], public=bool(self.public[t]))
             prices[t - start], y[t - start] = offer.price, self.outcome(t, offer.price)
             self.pricer.observe(offer, y[t - start])
         return prices, y

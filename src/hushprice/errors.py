@@ -28,6 +28,14 @@ class NoMLE(HushpriceError):
     """The maximum likelihood estimate does not exist (separable records)."""
 
 
+class BudgetSpent(HushpriceError):
+    """One more report would exceed a customer's privacy budget; none was made."""
+
+
+class LedgerError(HushpriceError):
+    """A ledger cannot be read or kept, so that no report may be made."""
+
+
 class SnapshotError(HushpriceError):
     """A snapshot file is corrupt, foreign or of an unknown version."""
 

@@ -21,6 +21,7 @@ class _HalfFixed:
     """
 
     trusted = True
+    norm = math.sqrt((3.0**2 + 1.5**2) / 2.0)
 
     def __init__(self, dim: int, *, switches: bool, horizon: int | None) -> None:
         self.dim, self.switches, self.horizon = dim, switches, horizon

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
 from hushprice.demand import Family, as_family
@@ -37,8 +38,9 @@ class ContextSequence(Protocol):
 class Block:
     """Consecutive customers with everything random about them already drawn."""
 
-    def __init__(self, market: Market, z: Array, uniforms: Array) -> None:
+    def __init__(self, market: Market, z: Array, uniforms: Array, public: npt.NDArray[np.bool_] | None = None) -> None:
         n = len(z)
+        self.public = np.zeros(n, dtype=np.bool_) if public is None else public
         self.market, self.family = market, market.family
         self.z, self.uniforms = z, uniforms
         self.a, self.b = np.empty(n), np.empty(n)
@@ -62,7 +64,8 @@ class Market:
     alpha, beta: true parameters; family: demand family; prices: (low, high);
     contexts: a function ``(rng, n) -> (n, d) array``, or an array or data frame of contexts to draw rows from
     with replacement, or for contexts that change over the rounds an object with the method of
-    :class:`ContextSequence`; cost: unit cost.
+    :class:`ContextSequence`; cost: unit cost; public: the share of customers who agree to send raw records, where a
+    policy leaves them the choice.
 
     >>> market = Market(alpha=[1.0, 0.5], beta=[0.5, 0.5], prices=(0, 5), contexts=[[1.0, 0.0], [1.0, 1.0]])
     >>> market.dim
@@ -75,6 +78,7 @@ class Market:
     prices: tuple[float, float]
     family: Family = field(default_factory=lambda: as_family("logistic"))
     cost: float = 0.0
+    public: float = 0.0
     name: str = "custom"
 
     def __post_init__(self) -> None:
@@ -87,6 +91,7 @@ class Market:
         put("family", as_family(self.family))
         put("prices", price_range(self.prices))
         put("cost", finite("cost", self.cost, minimum=0.0))
+        put("public", finite("public", self.public, minimum=0.0, maximum=1.0))
         if not callable(self.contexts) and not hasattr(self.contexts, "rounds"):
             rows = array("contexts", _rows(self.contexts), shape=(None, self.dim), limit=LARGEST_VALUE)
             if not len(rows):
@@ -120,12 +125,32 @@ class Market:
             return drawn
         return array("contexts", drawn, shape=(n, self.dim), limit=LARGEST_VALUE)
 
-    def blocks(self, contexts: np.random.Generator, demand: np.random.Generator, horizon: int) -> Iterator[Block]:
-        """Customers 1..horizon, in blocks of fixed size, from a generator for who they are and one for what they do."""
+    def z_max(self) -> float:
+        """A bound on |z|: the one its contexts state as ``norm``, or else the largest of 20 000 customers."""
+        stated = getattr(self.contexts, "norm", None)
+        if stated is not None:
+            return float(stated)
+        return float(np.linalg.norm(self.draw(np.random.default_rng(0), 20_000), axis=1).max())
+
+    def blocks(
+        self,
+        contexts: np.random.Generator,
+        demand: np.random.Generator,
+        horizon: int,
+        *,
+        choices: np.random.Generator | None = None,
+    ) -> Iterator[Block]:
+        """Customers 1..horizon, in blocks of fixed size.
+
+        One generator is for who they are, one for what they do and one for whether they agree to send raw records;
+        without that one nobody does.
+        """
         size = block_size(self.dim)
         for start in range(0, horizon, size):
             n = min(size, horizon - start)
-            yield Block(self, self.draw(contexts, n, start=start, horizon=horizon), demand.random(n))
+            z = self.draw(contexts, n, start=start, horizon=horizon)
+            agree = choices.random(n) < self.public if choices is not None and self.public > 0.0 else None
+            yield Block(self, z, demand.random(n), agree)
 
     def optimal_price(self, z: Any) -> Array:
         """The best price for each context."""
@@ -164,6 +189,7 @@ class Resample:
 
     def __init__(self, rows: Array) -> None:
         self.rows = rows
+        self.norm = float(np.linalg.norm(rows, axis=1).max())
 
     def __call__(self, rng: np.random.Generator, n: int) -> Array:
         return self.rows[rng.integers(len(self.rows), size=n)]

@@ -19,6 +19,7 @@ class _Uniform:
     """z_i iid Uniform(1, 2) / sqrt(d)."""
 
     trusted = True
+    norm = 2.0
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
@@ -33,6 +34,7 @@ class UnitVectors:
     """z uniform over the d unit vectors."""
 
     trusted = True
+    norm = 1.0
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
@@ -45,6 +47,8 @@ class UnitVectors:
 
 class _Wide(_Uniform):
     """S1's contexts times a customer's own size, log-uniform on [0.3, 3]."""
+
+    norm = 6.0
 
     def __call__(self, rng: np.random.Generator, n: int) -> Array:
         size = 0.3 * 10.0 ** rng.random(n)

@@ -13,6 +13,15 @@ from hushprice.policies.etc import ETC
 from hushprice.policies.etc_doubling import ETCDoubling
 from hushprice.policies.mle_cycle import MLECycle
 from hushprice.policies.pricer import Offer, Pricer
+from hushprice.policies.private import (
+    ETCLDP,
+    ETCLDPApprox,
+    ETCLDPApproxDoubling,
+    ETCLDPDoubling,
+    ETCLDPMixed,
+    ETCLDPMixedDoubling,
+    PrivatePolicy,
+)
 from hushprice.policies.semi_myopic import Greedy, SemiMyopic
 from hushprice.policies.supcb import SupCB, SupCBAdversarial, SupCBDoubling
 from hushprice.policies.ucb import UCB
@@ -37,6 +46,7 @@ def register(cls: type[Policy]) -> type[Policy]:
 
 for _policy in (
     ETC, ETCDoubling, MLECycle, SemiMyopic, SupCB, SupCBDoubling, SupCBAdversarial, UCB, ThompsonWTL, UCBWTL,
+    ETCLDP, ETCLDPDoubling, ETCLDPApprox, ETCLDPApproxDoubling, ETCLDPMixed, ETCLDPMixedDoubling,
     Greedy, Clairvoyant, FixedPrice, RandomPrice,
 ):  # fmt: skip
     register(_policy)
@@ -54,14 +64,14 @@ def get(name: str) -> type[Policy]:
 
 
 def build(name: str, **options: Any) -> Policy:
-    """A policy by name. Of the options given, ``horizon``, ``theta`` and ``price`` are left out where not taken.
+    """A policy by name. ``horizon``, ``theta``, ``price`` and ``z_max`` may be given, and are left out where not taken.
 
     >>> build("etc-doubling", family="logistic", dim=2, prices=(0, 3), horizon=100).name
     'etc-doubling'
     """
     cls = get(name)
     known = {f.name for f in fields(cls)}
-    optional = {"horizon", "theta", "price"}
+    optional = {"horizon", "theta", "price", "z_max"}
     for option in options:
         if option not in known | optional:
             raise InvalidInput(f"The policy {name} has no option {option!r}. It takes {', '.join(sorted(known))}.")
@@ -73,6 +83,7 @@ def build(name: str, **options: Any) -> Policy:
 
 __all__ = [
     "ETC",
+    "ETCLDP",
     "REGISTRY",
     "UCB",
     "UCBWTL",
@@ -81,6 +92,11 @@ __all__ = [
     "Clairvoyant",
     "Device",
     "ETCDoubling",
+    "ETCLDPApprox",
+    "ETCLDPApproxDoubling",
+    "ETCLDPDoubling",
+    "ETCLDPMixed",
+    "ETCLDPMixedDoubling",
     "EpisodePolicy",
     "FixedPrice",
     "Greedy",
@@ -91,6 +107,7 @@ __all__ = [
     "Plan",
     "Policy",
     "Pricer",
+    "PrivatePolicy",
     "Quotes",
     "RandomPrice",
     "Records",

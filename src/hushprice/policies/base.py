@@ -4,8 +4,8 @@
 
 A :class:`Policy` is frozen configuration. Its :class:`Server` holds what has been learned, publishes
 :class:`Params` and absorbs reports. Its :class:`Device` is stateless: it prices from public params and the raw
-context, and turns the outcome into a report. :meth:`Server.sell` runs the loop over a block of customers;
-:class:`~hushprice.policies.pricer.Pricer` runs it one live customer at a time. Both call the same functions.
+context, and turns the outcome into a report. :class:`~hushprice.policies.loop.Loop` runs both halves over blocks of
+simulated customers, :class:`~hushprice.policies.pricer.Pricer` one live customer at a time, by the same functions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,14 @@ from hushprice.kernels import bounds as bounds_kernel
 from hushprice.kernels import quote as kernel
 
 if TYPE_CHECKING:
+    from hushprice.policies.loop import Loop
     from hushprice.policies.pricer import Pricer, Seed
+    from hushprice.privacy import Entropy
 
 Variant = Literal["original", "modified"]
+Choices = npt.NDArray[np.bool_]
+"""Which customers agreed to send raw records."""
+ReportsT = TypeVar("ReportsT", bound="Reports")
 FOREVER = 2**62  # rounds in a phase without an end
 
 
@@ -106,28 +111,18 @@ class Quotes:
         return int(np.count_nonzero(self.experiment))
 
 
+class Reports:
+    """What devices send. The server of a policy says which kind it takes."""
+
+
 @dataclass(frozen=True)
-class Records:
+class Records(Reports):
     """Raw records (z, p, y) of customers without privacy: one a row, each for the estimate of a stage."""
 
     z: Array
     price: Array
     y: Array
     stage: Stages = 1
-
-
-class Customers(Protocol):
-    """A block of simulated customers, as :meth:`Server.sell` needs them (see ``hushprice.markets``)."""
-
-    z: Array
-    a: Array
-    b: Array
-    uniforms: Array
-    family: Family
-
-    def buy(self, rows: slice, prices: Array) -> Array:
-        """Outcomes of the customers in ``rows`` at these prices."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +135,7 @@ class Policy(ABC):
     """
 
     name: ClassVar[str]
+    private: ClassVar[bool] = False  # whether its server takes randomised reports, not raw records
 
     family: Family
     dim: int
@@ -158,21 +154,32 @@ class Policy(ABC):
         object.__setattr__(self, name, value)
 
     @abstractmethod
-    def server(self) -> Server:
+    def server(self) -> Server[Any]:
         """A new server half, which has learned nothing yet."""
 
-    def device(self) -> Device:
-        """The device half."""
+    def device(self, entropy: Entropy | None = None) -> Device:
+        """The device half. ``entropy`` is what private reports are made from: the operating system's unless given."""
         return Device(self)
 
-    def start(self, *, seed: Seed = None, patience: int = 100_000) -> Pricer:
+    def loop(self, entropy: Entropy | None = None) -> Loop:
+        """Both halves, ready for blocks of simulated customers."""
+        from hushprice.policies.loop import Loop
+
+        return Loop(self.device(entropy), self.server())
+
+    def experiment_range(self) -> tuple[float, float]:
+        """The range of uniform price experiments."""
+        return self.prices
+
+    def start(self, *, seed: Seed = None, patience: int = 100_000, unsafe_privacy_seed: Seed = None) -> Pricer:
         """A live pricer. The seed fixes its price experiments; none takes fresh entropy.
 
-        ``patience`` is how many offers may wait for their outcome before the oldest is given up.
+        ``patience`` is how many offers may wait for their outcome before the oldest is given up. The noise of private
+        reports is the operating system's; ``unsafe_privacy_seed`` replaces it in tests and protects nobody.
         """
         from hushprice.policies.pricer import Pricer
 
-        return Pricer(self, seed=seed, patience=patience)
+        return Pricer(self, seed=seed, patience=patience, unsafe_privacy_seed=unsafe_privacy_seed)
 
     def config(self) -> dict[str, Any]:
         """The configuration as plain data; :meth:`from_config` reads it back."""
@@ -207,18 +214,24 @@ class Device:
         policy, n = self.policy, len(z)
         uniforms = rng.random(n) if params.phase.draws else np.empty(0)
         a, b, prices = np.empty(n), np.empty(n), np.empty(n)
+        low, high = policy.experiment_range() if params.phase is Phase.EXPLORE else policy.prices
         kernel.quotes(
             int(params.phase), policy.family.code, params.theta, params.level, z, uniforms,
-            policy.cost, *policy.prices, a, b, prices,
+            policy.cost, low, high, a, b, prices,
         )  # fmt: skip
         return Quotes(prices, params.stage if params.learn else 0, params.experiment)
 
-    def report(self, params: Params, z: Array, price: Array, y: Array, stage: Stages) -> Records:
-        """What goes back to the server; without privacy, the raw records."""
+    def report(
+        self, params: Params, z: Array, price: Array, y: Array, stage: Stages, *, public: Choices | None = None
+    ) -> Reports:
+        """What goes back to the server; without privacy, the raw records.
+
+        ``public`` says which customers chose to send raw records, where a policy leaves them the choice.
+        """
         return Records(z, price, y, stage)
 
 
-class Server(ABC):
+class Server(ABC, Generic[ReportsT]):
     """The seller's side: what has been learned, in a form that can be saved."""
 
     @property
@@ -231,17 +244,12 @@ class Server(ABC):
     def span(self) -> int:
         """For how many customers they stay in force, whatever these customers do."""
 
-    @property
-    def reach(self) -> int:
-        """How many customers :meth:`sell_span` can take at once."""
-        return self.span
-
     @abstractmethod
     def advance(self, n: int) -> None:
         """So many customers have been quoted under the current parameters (n <= span)."""
 
     @abstractmethod
-    def absorb(self, reports: Records) -> None:
+    def absorb(self, reports: ReportsT) -> None:
         """Learn from reports."""
 
     @property
@@ -256,33 +264,3 @@ class Server(ABC):
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over a state given by :meth:`state`."""
-
-    def sell(self, device: Device, customers: Customers, rng: np.random.Generator) -> tuple[Array, int]:
-        """Run the loop over a block of customers whose outcomes come at once: (prices, rounds explored)."""
-        n, start, explored = len(customers.z), 0, 0
-        prices = np.empty(n)
-        while start < n:
-            rows = slice(start, min(n, start + self.reach))
-            prices[rows], experiments = self.sell_span(device, customers, rows, rng)
-            explored += experiments
-            start = rows.stop
-        return prices, explored
-
-    def sell_span(
-        self, device: Device, customers: Customers, rows: slice, rng: np.random.Generator
-    ) -> tuple[Array, int]:
-        """Sell to the customers in ``rows``, at most :attr:`reach` of them: (prices, rounds explored).
-
-        A server that re-estimates after every few customers overrides this with a compiled loop over the same steps,
-        and :attr:`reach` with how far that loop can go.
-        """
-        params, z = self.params, customers.z[rows]
-        quotes = device.quote(params, z, rng)
-        y = customers.buy(rows, quotes.price)
-        self.advance(rows.stop - rows.start)
-        if isinstance(quotes.stage, int):
-            if quotes.stage:
-                self.absorb(device.report(params, z, quotes.price, y, quotes.stage))
-        elif (kept := quotes.stage > 0).any():
-            self.absorb(device.report(params, z[kept], quotes.price[kept], y[kept], quotes.stage[kept]))
-        return quotes.price, quotes.experiments

@@ -18,7 +18,9 @@ import numpy as np
 from hushprice.errors import Array, InvalidInput, SnapshotError, finite, positive_int
 from hushprice.estimation import RunningEstimator, StageEstimators
 from hushprice.kernels import bounds as kernel
-from hushprice.policies.base import FOREVER, Bounds, Customers, Device, Params, Phase, Policy, Quotes, Records, Server
+from hushprice.policies.base import FOREVER, Bounds, Device, Params, Phase, Policy, Quotes, Records, Server
+from hushprice.policies.loop import Customers, Loop
+from hushprice.privacy import Entropy
 
 LARGEST_BOUNDED = 3000  # dim; every stage holds two matrices of (2 d)^2 numbers
 LARGEST_STAGED = 400  # dim, where there are up to 53 stages
@@ -100,8 +102,11 @@ class BoundPolicy(Policy):
             raise InvalidInput(f"{type(self).__name__} has several stages, but only the phase STAGES can use them.")
         return plan
 
-    def device(self) -> BoundDevice:
+    def device(self, entropy: Entropy | None = None) -> BoundDevice:
         return BoundDevice(self)
+
+    def loop(self, entropy: Entropy | None = None) -> Loop:
+        return BoundLoop(self.device(entropy), self.server())
 
     def server(self) -> BoundServer:
         return BoundServer(self)
@@ -141,7 +146,7 @@ class BoundDevice(Device):
         return Quotes(prices, numbers, stages > 0)
 
 
-class BoundServer(Server):
+class BoundServer(Server[Records]):
     """Counts rounds; keeps the records of each stage; restarts with every episode."""
 
     def __init__(self, policy: BoundPolicy) -> None:
@@ -185,13 +190,6 @@ class BoundServer(Server):
         plan = self.plan
         return min(plan.tau - self.t % plan.tau, plan.explore - self.t) if self.t < plan.explore else 1
 
-    @property
-    def reach(self) -> int:
-        plan = self.plan
-        if self.t < plan.explore:
-            return self.span
-        return min(plan.length - self.t, max(1, MOST_DRAWS // max(self.policy.uniforms, 1)))
-
     def advance(self, n: int) -> None:
         self.t += n
         self.version += n
@@ -207,24 +205,6 @@ class BoundServer(Server):
             if 0 <= s < self.plan.stages:
                 self.stages.absorb(s + 1, reports.z[rows], reports.price[rows], reports.y[rows])
 
-    def sell_span(
-        self, device: Device, customers: Customers, rows: slice, rng: np.random.Generator
-    ) -> tuple[Array, int]:
-        if self.t < self.plan.explore:
-            return super().sell_span(device, customers, rows, rng)
-        policy, plan, n = self.policy, self.plan, rows.stop - rows.start
-        self.stages.reserve(n)
-        prices, stages = np.empty(n), np.empty(n, dtype=np.int64)
-        kernel.sell_block(
-            int(policy.phase), policy.family.code, policy.ridge, plan.alpha, plan.floor, plan.arms, policy.cost,
-            *policy.prices, customers.z[rows], rng.random((n, policy.uniforms)), *self.stages.arrays(),
-            customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
-            customers.uniforms[rows], prices, stages,
-        )  # fmt: skip
-        customers.buy(rows, prices)
-        self.advance(n)
-        return prices, int(np.count_nonzero(stages))
-
     def state(self) -> dict[str, Any]:
         counts = {"version": self.version, "k": self.k, "first": self.first, "t": self.t}
         return counts | {"stages": self.stages.state()}
@@ -238,6 +218,36 @@ class BoundServer(Server):
             raise SnapshotError(f"The snapshot is at round {t} of an episode of {self.plan.length}.")
         self.stages.restore(state["stages"])
         self.t, self.version = t, version
+
+
+class BoundLoop(Loop):
+    """A block of customers at a time: decide, sell, record, re-estimate."""
+
+    server: BoundServer
+
+    @property
+    def reach(self) -> int:
+        server, plan = self.server, self.server.plan
+        if server.t < plan.explore:
+            return server.span
+        return min(plan.length - server.t, max(1, MOST_DRAWS // max(server.policy.uniforms, 1)))
+
+    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
+        server, n = self.server, rows.stop - rows.start
+        policy, plan = server.policy, server.plan
+        if server.t < plan.explore:
+            return super().sell_span(customers, rows, rng)
+        server.stages.reserve(n)
+        prices, stages = np.empty(n), np.empty(n, dtype=np.int64)
+        kernel.sell_block(
+            int(policy.phase), policy.family.code, policy.ridge, plan.alpha, plan.floor, plan.arms, policy.cost,
+            *policy.prices, customers.z[rows], rng.random((n, policy.uniforms)), *server.stages.arrays(),
+            customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
+            customers.uniforms[rows], prices, stages,
+        )  # fmt: skip
+        customers.buy(rows, prices)
+        server.advance(n)
+        return prices, int(np.count_nonzero(stages))
 
 
 def _whole(value: Any) -> int:

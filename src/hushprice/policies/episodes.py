@@ -28,7 +28,7 @@ class EpisodePolicy(Policy):
         return EpisodeServer(self)
 
 
-class EpisodeServer(Server):
+class EpisodeServer(Server[Records]):
     """Counts rounds, keeps the experiments, estimates when an episode commits."""
 
     def __init__(self, policy: EpisodePolicy) -> None:

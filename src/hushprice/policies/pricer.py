@@ -13,6 +13,7 @@ import numpy.typing as npt
 from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, SnapshotError, array, positive_int
 from hushprice.policies import snapshot
 from hushprice.policies.base import Params, Phase, Policy
+from hushprice.privacy import UnsafeSeed
 
 Seed = int | np.random.SeedSequence | None
 
@@ -26,7 +27,8 @@ class Offer:
     experiment: bool  # whether the price was bent to learn (drawn, deviated, optimistic), not just what looks best
     stage: int = field(repr=False, compare=False)  # the estimate the outcome is for; 0 if it is not learned from
     params: Params = field(repr=False, compare=False)  # in force at the time, but for their bounds
-    z: Array = field(repr=False, compare=False)
+    z: Array | None = field(repr=False, compare=False)  # on the device's side of a private policy, nowhere else
+    public: bool = field(default=False, repr=False, compare=False)  # whether the customer agreed to send a raw record
 
 
 class Pricer:
@@ -39,6 +41,9 @@ class Pricer:
     Offers made after the last :meth:`save` are lost in a crash. A loaded pricer gives its offers ids from a fresh
     range, so that an outcome of a lost offer is refused and never taken for that of another customer.
 
+    Of a private policy's customers the pricer keeps no context: the :class:`Offer` in the caller's hands is the
+    customer's device, and an outcome must come with it rather than with its id alone.
+
     >>> from hushprice.policies import ETCDoubling
     >>> pricer = ETCDoubling(family="logistic", dim=2, prices=(0, 3)).start(seed=1)
     >>> offer = pricer.offer([1.0, 0.5])
@@ -48,7 +53,9 @@ class Pricer:
     False
     """
 
-    def __init__(self, policy: Policy, *, seed: Seed = None, patience: int = 100_000) -> None:
+    def __init__(
+        self, policy: Policy, *, seed: Seed = None, patience: int = 100_000, unsafe_privacy_seed: Seed = None
+    ) -> None:
         self.policy = policy
         self.patience = positive_int("patience", patience)
         try:
@@ -57,7 +64,8 @@ class Pricer:
             self._rng = np.random.Generator(np.random.PCG64(seed))
         except (TypeError, ValueError):
             raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.") from None
-        self._device, self._server = policy.device(), policy.server()
+        self._entropy = None if unsafe_privacy_seed is None else UnsafeSeed(unsafe_privacy_seed)
+        self._device, self._server = policy.device(self._entropy), policy.server()
         self._open: dict[int, Offer] = {}
         self._runs = [[0, 1]]  # first and next id of each stretch between loads, the current one last
 
@@ -78,10 +86,14 @@ class Pricer:
         """Offers whose outcome has not come yet."""
         return len(self._open)
 
-    def offer(self, z: npt.ArrayLike) -> Offer:
-        """The price for a customer with context z."""
-        context = array("the context z", z, shape=(self.policy.dim,), limit=LARGEST_VALUE)
-        context = context.reshape(1, -1).copy()
+    def offer(self, z: npt.ArrayLike, *, public: bool = False) -> Offer:
+        """The price for a customer with context z, who is ``public`` if they agreed to send a raw record.
+
+        That choice matters to policies that leave it (Mixed). The others send what they send of everyone.
+        """
+        if not isinstance(public, (bool, np.bool_)):
+            raise InvalidInput("public must be True or False: whether this customer agreed to send a raw record.")
+        context = self._context(z)
         params = self._server.params
         quote = self._device.quote(params, context, self._rng)
         offer = Offer(
@@ -91,10 +103,11 @@ class Pricer:
             stage=int(np.max(quote.stage)),
             params=params if params.bounds is None else replace(params, bounds=None),
             z=context,
+            public=bool(public),
         )
         self._server.advance(1)
         self._runs[-1][1] += 1
-        self._open[offer.id] = offer
+        self._open[offer.id] = replace(offer, z=None) if self.policy.private else offer
         if len(self._open) > self.patience:
             del self._open[next(iter(self._open))]
         return offer
@@ -114,13 +127,33 @@ class Pricer:
         known = self._open.get(int(key))
         if known is None:
             return False
-        if isinstance(offer, Offer) and (offer.price != known.price or not np.array_equal(offer.z, known.z)):
+        if isinstance(offer, Offer) and (offer.price != known.price or not self._same_context(offer, known)):
             raise InvalidInput(f"Offer {key} was made by another pricer: its price or context differs from ours.")
-        del self._open[known.id]
+        told = offer if isinstance(offer, Offer) and self.policy.private else known
         if known.stage:
-            price, y_row = np.array([known.price]), outcome.reshape(1)
-            self._server.absorb(self._device.report(known.params, known.z, price, y_row, known.stage))
+            if told.z is None:
+                raise InvalidInput(
+                    f"Of a private customer no context is kept: give the offer {key} itself with its outcome."
+                )
+            price, y_row, public = np.array([told.price]), outcome.reshape(1), np.array([told.public])
+            self._server.absorb(self._device.report(told.params, told.z, price, y_row, known.stage, public=public))
+        del self._open[known.id]
         return True
+
+    def _context(self, z: npt.ArrayLike) -> Array:
+        try:
+            context = array("the context z", z, shape=(self.policy.dim,), limit=LARGEST_VALUE)
+        except InvalidInput:
+            if not self.policy.private:
+                raise
+            raise InvalidInput(
+                f"The context z must be {self.policy.dim} finite numbers below {LARGEST_VALUE:g} in size. What was "
+                f"given is not told, as it is private."
+            ) from None
+        return context.reshape(1, -1).copy()
+
+    def _same_context(self, offer: Offer, known: Offer) -> bool:
+        return known.z is None or (offer.z is not None and np.array_equal(offer.z, known.z))
 
     def _made(self, key: int) -> bool:
         return key != 0 and any(first <= key < after for first, after in self._runs)
@@ -135,7 +168,8 @@ class Pricer:
         waiting = list(self._open.values())
         state: dict[str, Any] = {
             "policy": {"name": self.policy.name, "config": self.policy.config()},
-            "rng": _plain_rng(self._rng),
+            "rng": _plain_rng(self._rng.bit_generator),
+            "unsafe_privacy_rng": None if self._entropy is None else _plain_rng(self._entropy.bits),
             "runs": [list(run) for run in self._runs],
             "patience": self.patience,
             "server": self._server.state(),
@@ -144,7 +178,7 @@ class Pricer:
                 "price": np.array([o.price for o in waiting], dtype=np.float64),
                 "stage": np.array([o.stage for o in waiting], dtype=np.int64),
                 "experiment": np.array([o.experiment for o in waiting], dtype=np.bool_),
-                "z": np.concatenate([o.z for o in waiting]) if waiting else np.empty((0, self.policy.dim)),
+                "z": _contexts(waiting, 0 if self.policy.private else self.policy.dim),
             },
         }
         snapshot.write(path, state)
@@ -169,7 +203,15 @@ class Pricer:
             raise SnapshotError(
                 f"{problem} If the policy is your own, import the file that registers it first."
             ) from None
-        pricer = cls(kind.from_config(saved["config"]), seed=0, patience=state["patience"])
+        noise = state["unsafe_privacy_rng"]
+        pricer = cls(
+            kind.from_config(saved["config"]),
+            seed=0,
+            patience=state["patience"],
+            unsafe_privacy_seed=None if noise is None else 0,
+        )
+        if pricer._entropy is not None:
+            pricer._entropy.bits.state = _rng_state(noise)  # type: ignore[assignment]
         pricer._server.restore(state["server"])
         pricer._rng.bit_generator.state = _rng_state(state["rng"])
         pricer._runs = [
@@ -187,7 +229,8 @@ class Pricer:
         ids, prices, stages, experiments = (waiting[key] for key in ("id", "price", "stage", "experiment"))
         low, high = self.policy.prices
         n = len(ids)
-        z = array("open offers", waiting["z"], shape=(n, self.policy.dim))
+        private = self.policy.private
+        z = array("open offers", waiting["z"], shape=(n, 0 if private else self.policy.dim))
         kinds = tuple(column.dtype.kind for column in (ids, prices, stages, experiments))
         usable = kinds == ("i", "f", "i", "b") and all(
             len(c) == n and c.ndim == 1 for c in (prices, stages, experiments)
@@ -199,11 +242,18 @@ class Pricer:
         then = Params(version=0, phase=Phase.FIXED, theta=np.zeros(2 * self.policy.dim))
         for i in range(n):
             key, stage = int(ids[i]), int(stages[i])
-            self._open[key] = Offer(key, float(prices[i]), bool(experiments[i]), stage, then, z[i : i + 1])
+            row = None if private else z[i : i + 1]
+            self._open[key] = Offer(key, float(prices[i]), bool(experiments[i]), stage, then, row)
 
 
-def _plain_rng(rng: np.random.Generator) -> dict[str, Any]:
-    state: Any = rng.bit_generator.state
+def _contexts(waiting: list[Offer], width: int) -> Array:
+    """The contexts of offers, where they are kept."""
+    kept = [offer.z for offer in waiting if offer.z is not None]
+    return np.concatenate(kept) if kept else np.empty((len(waiting) if not width else 0, width))
+
+
+def _plain_rng(bits: np.random.BitGenerator) -> dict[str, Any]:
+    state: Any = bits.state
     return {
         "state": str(state["state"]["state"]),
         "inc": str(state["state"]["inc"]),

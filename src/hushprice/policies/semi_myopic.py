@@ -16,18 +16,9 @@ import numpy as np
 from hushprice.errors import Array, SnapshotError, positive_int
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import quote as kernel
-from hushprice.policies.base import (
-    FOREVER,
-    Customers,
-    Device,
-    Params,
-    Phase,
-    Policy,
-    Records,
-    Server,
-    Variant,
-    as_variant,
-)
+from hushprice.policies.base import FOREVER, Params, Phase, Policy, Records, Server, Variant, as_variant
+from hushprice.policies.loop import Customers, Loop
+from hushprice.privacy import Entropy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +46,9 @@ class _Myopic(Policy):
 
     def server(self) -> MyopicServer:
         return MyopicServer(self)
+
+    def loop(self, entropy: Entropy | None = None) -> Loop:
+        return MyopicLoop(self.device(entropy), self.server())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +92,7 @@ class Greedy(_Myopic):
         return 2 * self.dim if self.warmup is None else self.warmup
 
 
-class MyopicServer(Server):
+class MyopicServer(Server[Records]):
     """Counts rounds; keeps every n-th record; re-estimates with each."""
 
     def __init__(self, policy: _Myopic) -> None:
@@ -126,30 +120,8 @@ class MyopicServer(Server):
         self.estimator.absorb(reports.z, reports.price, reports.y)
 
     @property
-    def reach(self) -> int:
-        return FOREVER
-
-    @property
     def estimators(self) -> tuple[RunningEstimator, ...]:
         return (self.estimator,)
-
-    def sell_span(
-        self, device: Device, customers: Customers, rows: slice, rng: np.random.Generator
-    ) -> tuple[Array, int]:
-        policy, estimator, n = self.policy, self.estimator, rows.stop - rows.start
-        estimator.reserve(n // policy.every + 1)
-        prices = np.empty(n)
-        warming = policy.every * (policy.records_to_start - estimator.records) - self.t % policy.every
-        explored = n if policy.kappa > 0.0 else min(n, max(0, warming))
-        kernel.perturb_block(
-            policy.family.code, policy.ridge, policy.cost, *policy.prices, policy.kappa, policy.every,
-            policy.records_to_start, self.t, customers.z[rows], rng.random(n), *estimator.arrays(),
-            customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
-            customers.uniforms[rows], prices,
-        )  # fmt: skip
-        customers.buy(rows, prices)
-        self.t += n
-        return prices, explored
 
     def state(self) -> dict[str, Any]:
         return {"t": self.t, "estimator": self.estimator.state()}
@@ -160,3 +132,30 @@ class MyopicServer(Server):
             raise SnapshotError("The snapshot does not say which round it is in.")
         self.estimator.restore(state["estimator"])
         self.t = t
+
+
+class MyopicLoop(Loop):
+    """A block of customers at a time: quote, sell, record, re-estimate."""
+
+    server: MyopicServer
+
+    @property
+    def reach(self) -> int:
+        return FOREVER
+
+    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
+        policy, estimator, t = self.server.policy, self.server.estimator, self.server.t
+        n = rows.stop - rows.start
+        estimator.reserve(n // policy.every + 1)
+        prices = np.empty(n)
+        warming = policy.every * (policy.records_to_start - estimator.records) - t % policy.every
+        explored = n if policy.kappa > 0.0 else min(n, max(0, warming))
+        kernel.perturb_block(
+            policy.family.code, policy.ridge, policy.cost, *policy.prices, policy.kappa, policy.every,
+            policy.records_to_start, t, customers.z[rows], rng.random(n), *estimator.arrays(),
+            customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
+            customers.uniforms[rows], prices,
+        )  # fmt: skip
+        customers.buy(rows, prices)
+        self.server.advance(n)
+        return prices, explored

@@ -21,7 +21,7 @@ import numpy as np
 from hushprice.errors import SnapshotError
 
 FORMAT = "hushprice snapshot"
-VERSION = 2
+VERSION = 3
 _HEADER = "snapshot.json"
 
 

@@ -62,7 +62,7 @@ class RandomPrice(Policy):
         return ConstantServer(Params(version=1, phase=Phase.EXPLORE, theta=np.zeros(2 * self.dim)))
 
 
-class ConstantServer(Server):
+class ConstantServer(Server[Records]):
     """Publishes the same parameters for ever."""
 
     def __init__(self, params: Params) -> None:

@@ -9,6 +9,7 @@ from hushprice.privacy.directions import L2Ball, PrivUnit
 from hushprice.privacy.entropy import Entropy, SystemEntropy, UnsafeSeed
 from hushprice.privacy.gaussian import Gaussian
 from hushprice.privacy.guarantee import Guarantee, Loss, gaussian_delta, gaussian_epsilon
+from hushprice.privacy.ledger import Ledger
 from hushprice.privacy.mechanism import Mechanism, Report, VectorMechanism
 from hushprice.privacy.response import RandomizedResponse
 
@@ -35,6 +36,7 @@ __all__ = [
     "Gaussian",
     "Guarantee",
     "L2Ball",
+    "Ledger",
     "Loss",
     "Mechanism",
     "PrivUnit",

@@ -1,8 +1,9 @@
 """One replication: a policy sells to the customers of a market, round after round.
 
 Randomness is data: replication i of a seed has one stream a purpose, ``SeedSequence(seed, spawn_key=(i, k))`` with
-k = 0 for contexts, 1 for demand and 2 for the policy's price experiments. Customers therefore do not depend on the
-policy, and nothing depends on which worker runs what.
+k = 0 for contexts, 1 for demand, 2 for the policy's price experiments, 3 for the noise of private reports and 4 for who
+agrees to send raw records. Customers therefore do not depend on the policy, and nothing depends on which worker runs
+what.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import numpy as np
 from hushprice.errors import Array
 from hushprice.markets import Market
 from hushprice.policies import Policy
+from hushprice.privacy import UnsafeSeed
 
-CONTEXTS, DEMAND, EXPLORATION = 0, 1, 2
+CONTEXTS, DEMAND, EXPLORATION, PRIVACY, CHOICES = range(5)
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class Trace:
 
 
 def streams(seed: int, replication: int) -> tuple[np.random.SeedSequence, ...]:
-    """Seed sequences of a replication for contexts, demand and exploration."""
-    return tuple(np.random.SeedSequence(seed, spawn_key=(replication, k)) for k in (CONTEXTS, DEMAND, EXPLORATION))
+    """Seed sequences of a replication for contexts, demand, exploration, privacy and choices."""
+    return tuple(np.random.SeedSequence(seed, spawn_key=(replication, k)) for k in range(5))
 
 
 def replicate(
@@ -54,13 +56,16 @@ def replicate(
 ) -> Outcome:
     """Run one replication. Memory does not grow with the horizon but for what the policy itself records."""
     began = time.perf_counter()
-    contexts, demand, exploration = (np.random.Generator(np.random.PCG64(s)) for s in streams(seed, replication))
-    device, server = policy.device(), policy.server()
+    seeds = streams(seed, replication)
+    contexts, demand, exploration, choices = (
+        np.random.Generator(np.random.PCG64(seeds[k])) for k in (CONTEXTS, DEMAND, EXPLORATION, CHOICES)
+    )
+    loop = policy.loop(UnsafeSeed(seeds[PRIVACY]))
     path = np.empty(len(checkpoints))
     regret, revenue, explored = 0.0, 0.0, 0
     done, k = 0, 0
-    for block in market.blocks(contexts, demand, horizon):
-        prices, experiments = server.sell(device, block, exploration)
+    for block in market.blocks(contexts, demand, horizon, choices=choices):
+        prices, experiments = loop.sell(block, exploration)
         n, start = len(prices), 0
         while k < len(checkpoints) and checkpoints[k] <= done + n:
             stop = int(checkpoints[k]) - done

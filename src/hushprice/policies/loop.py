@@ -1,0 +1,70 @@
+"""The loop over blocks of simulated customers, whose outcomes come at once.
+
+A span is a stretch of customers under the same parameters. A policy that re-estimates after every few customers
+overrides :meth:`Loop.sell_span` with a compiled loop over the same steps, and :attr:`Loop.reach` with how far it goes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from hushprice.demand import Family
+from hushprice.errors import Array
+from hushprice.policies.base import Choices, Device, Server
+
+
+class Customers(Protocol):
+    """A block of simulated customers, as :class:`Loop` needs them (see ``hushprice.markets``)."""
+
+    z: Array
+    a: Array
+    b: Array
+    uniforms: Array
+    public: Choices
+    family: Family
+
+    def buy(self, rows: slice, prices: Array) -> Array:
+        """Outcomes of the customers in ``rows`` at these prices."""
+        ...
+
+
+class Loop:
+    """Both halves of a policy, joined by simulated customers."""
+
+    def __init__(self, device: Device, server: Server[Any]) -> None:
+        self.device, self.server = device, server
+
+    @property
+    def reach(self) -> int:
+        """How many customers :meth:`sell_span` can take at once."""
+        return self.server.span
+
+    def sell(self, customers: Customers, rng: np.random.Generator) -> tuple[Array, int]:
+        """Sell to a block of customers: (prices, rounds explored)."""
+        n, start, explored = len(customers.z), 0, 0
+        prices = np.empty(n)
+        while start < n:
+            rows = slice(start, min(n, start + self.reach))
+            prices[rows], experiments = self.sell_span(customers, rows, rng)
+            explored += experiments
+            start = rows.stop
+        return prices, explored
+
+    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
+        """Sell to the customers in ``rows``, at most :attr:`reach` of them: (prices, rounds explored)."""
+        device, server = self.device, self.server
+        params, z, public = server.params, customers.z[rows], customers.public[rows]
+        quotes = device.quote(params, z, rng)
+        y = customers.buy(rows, quotes.price)
+        server.advance(rows.stop - rows.start)
+        if isinstance(quotes.stage, int):
+            if quotes.stage:
+                server.absorb(device.report(params, z, quotes.price, y, quotes.stage, public=public))
+        elif (kept := quotes.stage > 0).any():
+            report = device.report(
+                params, z[kept], quotes.price[kept], y[kept], quotes.stage[kept], public=public[kept]
+            )
+            server.absorb(report)
+        return quotes.price, quotes.experiments

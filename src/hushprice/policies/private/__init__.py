@@ -1,0 +1,24 @@
+"""Policies whose server learns from randomised reports alone."""
+
+from hushprice.policies.private.config import PrivatePolicy
+from hushprice.policies.private.etc_ldp import (
+    ETCLDP,
+    ETCLDPApprox,
+    ETCLDPApproxDoubling,
+    ETCLDPDoubling,
+    ETCLDPMixed,
+    ETCLDPMixedDoubling,
+)
+from hushprice.policies.private.reports import MixedReports, PrivateReports
+
+__all__ = [
+    "ETCLDP",
+    "ETCLDPApprox",
+    "ETCLDPApproxDoubling",
+    "ETCLDPDoubling",
+    "ETCLDPMixed",
+    "ETCLDPMixedDoubling",
+    "MixedReports",
+    "PrivatePolicy",
+    "PrivateReports",
+]

@@ -1,0 +1,145 @@
+"""Configuration shared by the private policies: Theta, the clip bound, the rate of SGD.
+
+Experiments are uniform on [l, u]. The device clips the score g = (y - psi'(x.theta)) x, x = (z, -p z), to length C_g:
+
+    logistic          C_g = z_max sqrt(1 + u^2), as |y - psi'| <= 1
+    linear, Poisson   C_g = 2 z_max sqrt(1 + u^2) (M + sigma sqrt(log tau)),  M >= 1 a bound on the expected demand,
+                      sigma the noise of linear demand and sqrt(M) for Poisson
+
+The server steps theta = Pi_Theta(theta + w / (zeta t)) with the t-th decoded report w, Theta the ball of a centre and a
+radius, zeta = L_p / d and L_p = (u - l)^2 / (4 (u^2 + l^2 + u l + 3)).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hushprice.demand import Logistic, Poisson
+from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, price_range
+from hushprice.policies.base import Policy
+from hushprice.privacy import Guarantee, VectorMechanism
+from hushprice.privacy.guarantee import as_epsilon
+
+LARGEST_DERIVED_DEMAND = 1e4  # beyond it a clip bound would drown every report in noise
+USUAL_EXPERIMENTS = 10**6  # tau in C_g where the horizon is unknown: sqrt(log tau) hardly depends on it
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivatePolicy(Policy):
+    """What the private policies share.
+
+    epsilon: of one customer's report; z_max: bound on the norm of a context, stated and not looked up: whoever exceeds
+    it is clipped; centre, radius: the ball Theta in which theta lies (centre 0, radius 2 sqrt(2 d) unless given);
+    start_at: where SGD starts in it (the centre unless given; the first step is long enough to forget it);
+    experiment_prices: range of the experiments, within ``prices`` (the same unless given); demand_max: bound M on the
+    expected demand, for linear and Poisson demand (derived from Theta unless given); zeta_scale: factor on zeta.
+    """
+
+    private: ClassVar[bool] = True
+
+    epsilon: float
+    z_max: float
+    radius: float | None = None
+    centre: tuple[float, ...] | None = None
+    start_at: tuple[float, ...] | None = None
+    experiment_prices: tuple[float, float] | None = None
+    demand_max: float | None = None
+    zeta_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        d = self.dim
+        self._set("epsilon", as_epsilon(self.epsilon))
+        self._set("z_max", finite("z_max", self.z_max, minimum=0.0, maximum=1e6, strict=True))
+        radius = 2.0 * math.sqrt(2.0 * d) if self.radius is None else self.radius
+        radius = finite("radius", radius, minimum=0.0, maximum=1e6, strict=True)
+        centre = self._point("centre", (0.0,) * (2 * d) if self.centre is None else self.centre)
+        start = self._point("start_at", centre if self.start_at is None else self.start_at)
+        if math.dist(start, centre) > radius * (1.0 + 1e-9):
+            raise InvalidInput(f"start_at must lie in Theta, within {radius:g} of its centre.")
+        for name, value in (("radius", radius), ("centre", centre), ("start_at", start)):
+            self._set(name, value)
+        self._set("experiment_prices", self._experiments())
+        if self.demand_max is not None:
+            self._set("demand_max", finite("demand_max", self.demand_max, minimum=1.0, maximum=1e9))
+        self._set("zeta_scale", finite("zeta_scale", self.zeta_scale, minimum=1e-6, maximum=1e6))
+        _ = self.mechanism  # refused now rather than at the first report
+
+    def _point(self, name: str, value: Any) -> tuple[float, ...]:
+        return tuple(array(name, value, shape=(2 * self.dim,), limit=1e6).tolist())
+
+    def _experiments(self) -> tuple[float, float]:
+        if self.experiment_prices is None:
+            return self.prices
+        low, high = price_range(self.experiment_prices)
+        if low < self.prices[0] or high > self.prices[1]:
+            raise InvalidInput(f"experiment_prices {(low, high)} must lie within prices {self.prices}.")
+        return low, high
+
+    def experiment_range(self) -> tuple[float, float]:
+        assert self.experiment_prices is not None
+        return self.experiment_prices
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What one report gives away."""
+        return self.mechanism.guarantee
+
+    @cached_property
+    def mechanism(self) -> VectorMechanism:
+        """How the clipped score is randomised."""
+        return self._mechanism()
+
+    @abstractmethod
+    def _mechanism(self) -> VectorMechanism:
+        """The mechanism, from the guarantee, ``clip`` and 2 d."""
+
+    @property
+    def experiments_expected(self) -> int:
+        """tau in C_g."""
+        return USUAL_EXPERIMENTS
+
+    @property
+    def clip(self) -> float:
+        """C_g, the bound on the length of a score; derived, never passed in."""
+        longest = self.z_max * math.sqrt(1.0 + self.experiment_range()[1] ** 2)
+        if isinstance(self.family, Logistic):
+            return longest
+        M = self.largest_demand
+        noise = math.sqrt(M) if isinstance(self.family, Poisson) else self.family.scale
+        clip = 2.0 * longest * (M + noise * math.sqrt(math.log(max(self.experiments_expected, 4))))
+        return min(clip, LARGEST_VALUE)
+
+    @property
+    def largest_demand(self) -> float:
+        """M: as stated, or sup psi'(x.theta) over Theta and all x."""
+        if self.demand_max is not None:
+            return self.demand_max
+        centre, radius = self.ball
+        reach = self.z_max * math.sqrt(1.0 + self.experiment_range()[1] ** 2)
+        eta = reach * (float(np.linalg.norm(centre)) + radius)
+        M = max(1.0, float(self.family.mean(min(eta, 700.0))))
+        if M > LARGEST_DERIVED_DEMAND:
+            raise InvalidInput(
+                f"{self.family.name} demand could be as large as {M:.3g} in this Theta, and the noise would have to "
+                f"hide that. State the largest expected demand you believe in, as in demand_max=20."
+            )
+        return M
+
+    @property
+    def zeta(self) -> float:
+        """Rate of SGD: step t has size 1 / (zeta t)."""
+        l, u = self.experiment_range()  # noqa: E741 (the paper's name)
+        return self.zeta_scale * (u - l) ** 2 / (4.0 * (u * u + l * l + u * l + 3.0)) / self.dim
+
+    @property
+    def ball(self) -> tuple[Array, float]:
+        """Theta: centre and radius."""
+        assert self.radius is not None
+        return np.array(self.centre), self.radius

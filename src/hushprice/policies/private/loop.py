@@ -1,0 +1,66 @@
+"""Simulated customers of a private policy: experiments in a compiled loop over the steps of both halves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hushprice.errors import Array
+from hushprice.kernels import private as kernel
+from hushprice.policies.base import Choices, Records
+from hushprice.policies.loop import Customers, Loop
+from hushprice.policies.private.device import PrivateDevice
+from hushprice.policies.private.server import MixedServer, SGDServer
+
+
+class PrivateLoop(Loop):
+    """A block of customers at a time: quote, sell, report, absorb."""
+
+    device: PrivateDevice
+    server: SGDServer[Any]
+
+    @property
+    def reach(self) -> int:
+        return self.server.left
+
+    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
+        if not self.server.exploring:
+            return super().sell_span(customers, rows, rng)
+        server, policy, n = self.server, self.device.policy, rows.stop - rows.start
+        mechanism, public = policy.mechanism, self.public(customers.public[rows])
+        private = n - int(np.count_nonzero(public))
+        words = self.device.entropy.words(private * mechanism.words).reshape(private, mechanism.words)
+        prices = np.empty(n)
+        server.advance(n)
+        kernel.experiments(
+            policy.family.code, *policy.experiment_range(), server.zeta, server.centre, server.radius, *mechanism.spec,
+            mechanism.scale, customers.z[rows], rng.random(n), public, words,
+            customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
+            customers.uniforms[rows], server.theta, server.t, prices,
+        )  # fmt: skip
+        server.count(private)
+        y = customers.buy(rows, prices)
+        if private < n:
+            self.keep(Records(customers.z[rows][public], prices[public], y[public]))
+        return prices, n
+
+    def public(self, choices: Choices) -> Choices:
+        """Who sends raw records: nobody, whatever they would agree to."""
+        return np.zeros_like(choices)
+
+    def keep(self, records: Records) -> None:
+        """Store what public customers sent."""
+        raise AssertionError("a policy without public customers has no raw records")
+
+
+class MixedLoop(PrivateLoop):
+    """The same where customers choose."""
+
+    server: MixedServer
+
+    def public(self, choices: Choices) -> Choices:
+        return choices
+
+    def keep(self, records: Records) -> None:
+        self.server.keep(records)

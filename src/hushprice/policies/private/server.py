@@ -1,0 +1,221 @@
+"""The seller's side: projected SGD over decoded reports. It imports nothing that sees a private customer's data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushprice.errors import Array, InvalidInput, SnapshotError, array
+from hushprice.kernels import private as kernel
+from hushprice.policies.base import FOREVER, Params, Phase, Records, ReportsT, Server
+from hushprice.policies.private.reports import MixedReports, PrivateReports
+
+if TYPE_CHECKING:
+    from hushprice.policies.private.etc_ldp import EpisodesLDP, MixedLDP
+
+
+class SGDServer(Server[ReportsT]):
+    """Counts rounds and reports; explores and commits in episodes."""
+
+    def __init__(self, policy: EpisodesLDP) -> None:
+        self.policy, self.mechanism, self.zeta = policy, policy.mechanism, policy.zeta
+        self.centre, self.radius = policy.ball
+        self.theta: Array = np.array(policy.start_at)
+        self.t = 0  # private reports absorbed: the steps of SGD
+        self.absorbed = 0  # reports absorbed in all
+        self._begin(1)
+
+    def _begin(self, q: int) -> None:
+        """Start episode q."""
+        self.q, self.offset = q, 0
+        self.explore, self.length = self.policy.episode(q)
+        if self.policy.restarts and q > 1:
+            self.theta, self.t = np.array(self.policy.start_at), 0
+
+    @property
+    def reports(self) -> int:
+        """How much there is to commit to."""
+        return self.t
+
+    @property
+    def exploring(self) -> bool:
+        """Whether the next customer is an experiment. Without a single report there is nothing to commit to."""
+        return self.offset < self.explore or self.reports == 0
+
+    @property
+    def left(self) -> int:
+        """Rounds until the phase ends."""
+        if self.exploring:
+            return self.explore - self.offset if self.offset < self.explore else 1
+        return self.length - self.offset
+
+    @property
+    def params(self) -> Params:
+        exploring = self.exploring
+        return Params(
+            version=2 * self.q + (not exploring) + self.absorbed,
+            phase=Phase.EXPLORE if exploring else Phase.EXPLOIT,
+            theta=self.theta.copy() if exploring else self.committed(),
+            learn=exploring,
+            stage=self.q if self.policy.restarts else 1,
+        )
+
+    def committed(self) -> Array:
+        """The estimate to exploit."""
+        return self.theta.copy()
+
+    @property
+    def span(self) -> int:
+        return 1 if self.exploring else self.left
+
+    def advance(self, n: int) -> None:
+        self.offset += n
+        if self.offset >= self.length:
+            self._begin(self.q + 1)
+
+    def step(self, reports: PrivateReports) -> None:
+        """One step of SGD a report; those of an episode before a restart come too late."""
+        rows = self.mechanism.check_rows(reports.rows)
+        if self.policy.restarts and reports.stage != self.q:
+            return
+        kernel.absorb_rows(
+            self.mechanism.code, self.mechanism.scale, rows, self.t, self.zeta, self.theta, self.centre, self.radius
+        )
+        self.count(len(rows))
+
+    def count(self, n: int) -> None:
+        """So many reports have been absorbed."""
+        self.t += n
+        self.absorbed += n
+
+    def state(self) -> dict[str, Any]:
+        counts = {"q": self.q, "offset": self.offset, "t": self.t, "absorbed": self.absorbed}
+        return counts | {"theta": self.theta.copy()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        q, offset, t, absorbed = (_whole(state.get(key)) for key in ("q", "offset", "t", "absorbed"))
+        if not 1 <= q <= 62 or t > absorbed:
+            raise SnapshotError("The snapshot does not say which round it is in.")
+        theta = array("theta", state["theta"], shape=self.theta.shape).copy()
+        if np.linalg.norm(theta - self.centre) > self.radius * (1.0 + 1e-9):
+            raise SnapshotError("The snapshot's estimate lies outside Theta.")
+        self._begin(q)
+        if offset >= self.length:
+            raise SnapshotError(f"The snapshot is at round {offset} of an episode of {self.length}.")
+        self.offset, self.t, self.absorbed, self.theta = offset, t, absorbed, theta
+
+
+class PrivateServer(SGDServer[PrivateReports]):
+    """Learns from randomised reports alone."""
+
+    def absorb(self, reports: PrivateReports) -> None:
+        if not isinstance(reports, PrivateReports):
+            raise InvalidInput("This server takes randomised reports only. What it was handed was not looked at.")
+        self.step(reports)
+
+
+class MixedServer(SGDServer[MixedReports]):
+    """Learns from randomised reports as they come, and from the raw records of public customers at the end.
+
+    Stage I of an episode finds the share of public customers; stage II lasts as long as that share calls for.
+    """
+
+    policy: MixedLDP
+
+    def __init__(self, policy: MixedLDP) -> None:
+        d = policy.dim
+        self._z, self._price, self._y = np.empty((64, d)), np.empty(64), np.empty(64)
+        self.publics = 0
+        self._final: Array | None = None
+        super().__init__(policy)
+
+    def _begin(self, q: int) -> None:
+        super()._begin(q)
+        self._decided = False
+        if self.policy.restarts and q > 1:
+            self.publics = 0
+        self._final = None
+
+    @property
+    def reports(self) -> int:
+        return self.t + self.publics
+
+    @property
+    def share(self) -> float:
+        """The share of public customers among those who reported."""
+        return self.publics / self.reports if self.reports else 0.0
+
+    @property
+    def exploring(self) -> bool:
+        if not self._decided and self.offset >= self.explore and self.reports > 0:
+            self._decided = True
+            self.explore = max(self.explore, self.policy.experiments(self.q, self.share))
+        return super().exploring
+
+    @property
+    def records(self) -> Records:
+        """What public customers have sent."""
+        n = self.publics
+        return Records(self._z[:n], self._price[:n], self._y[:n])
+
+    def committed(self) -> Array:
+        """The private estimate, then one pass of plain SGD over the public records."""
+        if self._final is None:
+            self._final, kept = self.theta.copy(), self.records
+            kernel.plain_pass(
+                self.policy.family.code, kept.z, kept.price, kept.y, self.t * self.policy.worth, self.zeta, self._final,
+                self.centre, self.radius,
+            )  # fmt: skip
+        return self._final.copy()
+
+    def absorb(self, reports: MixedReports) -> None:
+        if not isinstance(reports, MixedReports):
+            raise InvalidInput("This server takes MixedReports only. What it was handed was not looked at.")
+        self.step(reports.private)
+        if not self.policy.restarts or reports.public.stage == self.q:
+            self.keep(reports.public)
+
+    def count(self, n: int) -> None:
+        super().count(n)
+        self._final = None
+
+    def keep(self, records: Records) -> None:
+        """Store raw records of public customers."""
+        n, size = len(records.y), len(self._y)
+        if self.publics + n > size:
+            size = max(2 * size, self.publics + n)
+            kept = self.records
+            self._z, self._price, self._y = np.empty((size, self.policy.dim)), np.empty(size), np.empty(size)
+            m = self.publics
+            self._z[:m], self._price[:m], self._y[:m] = kept.z, kept.price, kept.y
+        new = slice(self.publics, self.publics + n)
+        self._z[new], self._price[new], self._y[new] = records.z, records.price, records.y
+        self.publics += n
+        self.absorbed += n
+        self._final = None
+
+    def state(self) -> dict[str, Any]:
+        kept = self.records
+        explore = self.explore if self._decided else 0
+        public = {"z": kept.z.copy(), "price": kept.price.copy(), "y": kept.y.copy()}
+        return super().state() | {"explore": explore, "public": public}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        explore, public = _whole(state.get("explore")), state["public"]
+        y = array("public outcomes", public["y"], shape=(None,))
+        z = array("public contexts", public["z"], shape=(len(y), self.policy.dim))
+        price = array("public prices", public["price"], shape=(len(y),))
+        super().restore(state)
+        self.publics, absorbed = 0, self.absorbed
+        self.keep(Records(z, price, self.policy.family.check_outcome(y)))
+        self.absorbed, self._decided = absorbed, explore > 0
+        self.explore = explore or self.explore
+
+
+def _whole(value: Any) -> int:
+    """A whole number of at least 0 from a snapshot."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < FOREVER:
+        raise SnapshotError("The snapshot does not say which round it is in.")
+    return value
