@@ -28,6 +28,9 @@ def make_policy(name: str, *, family: str = "logistic", dim: int = 3, **options:
         "theta": theta,
         "price": 1.5,
     }
+    if policies.get(name).private:
+        given |= {"epsilon": 4.0, "z_max": 2.0}  # so much that 700 rounds see both phases
+        given |= {"demand_max": 20.0} if family == "poisson" else {}
     return policies.build(name, **{**given, **options})
 
 

@@ -18,6 +18,11 @@ from tests.conftest import make_policy
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in policies.REGISTRY),
+    ("etc-ldp", {"noise": "privunit", "experiment_prices": (0.5, 2)}),
+    ("etc-ldp-doubling", {"restart": True, "radius": 3.0, "centre": [0.5] * 6, "start_at": [0.0] * 6}),
+    ("etc-ldp-mixed", {"noise": "privunit", "epsilon": 1.0}),
+    ("etc-ldp-mixed-doubling", {"restart": True}),
+    ("etc-ldp-approx", {"delta": 1e-5, "cost": 0.2}),
     ("mle-cycle", {"variant": "original"}),
     ("semi-myopic", {"variant": "original"}),
     ("etc", {"cost": 0.4, "ridge": 0.1}),

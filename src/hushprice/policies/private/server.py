@@ -42,7 +42,13 @@ class SGDServer(Server[ReportsT]):
     @property
     def exploring(self) -> bool:
         """Whether the next customer is an experiment. Without a single report there is nothing to commit to."""
+        self.settle()
         return self.offset < self.explore or self.reports == 0
+
+    def settle(self) -> None:
+        """Begin the next episode if this one is over: only now, so that its last reports still count for it."""
+        if self.offset >= self.length:
+            self._begin(self.q + 1)
 
     @property
     def left(self) -> int:
@@ -72,8 +78,6 @@ class SGDServer(Server[ReportsT]):
 
     def advance(self, n: int) -> None:
         self.offset += n
-        if self.offset >= self.length:
-            self._begin(self.q + 1)
 
     def step(self, reports: PrivateReports) -> None:
         """One step of SGD a report; those of an episode before a restart come too late."""
@@ -102,7 +106,7 @@ class SGDServer(Server[ReportsT]):
         if np.linalg.norm(theta - self.centre) > self.radius * (1.0 + 1e-9):
             raise SnapshotError("The snapshot's estimate lies outside Theta.")
         self._begin(q)
-        if offset >= self.length:
+        if offset > self.length:
             raise SnapshotError(f"The snapshot is at round {offset} of an episode of {self.length}.")
         self.offset, self.t, self.absorbed, self.theta = offset, t, absorbed, theta
 
@@ -149,6 +153,7 @@ class MixedServer(SGDServer[MixedReports]):
 
     @property
     def exploring(self) -> bool:
+        self.settle()
         if not self._decided and self.offset >= self.explore and self.reports > 0:
             self._decided = True
             self.explore = max(self.explore, self.policy.experiments(self.q, self.share))
