@@ -21,8 +21,8 @@ _ULP, _DROP, _ONE = 2.0**-53, np.uint64(11), np.uint64(1)
 
 
 @compiled
-def gradient(code, theta, z, price, y, g):
-    """g(theta; s) = (y - psi'(x.theta)) x with x = (z, -p z)."""
+def gradient(code, theta, z, price, y, shift, factor, g):
+    """The score (y - psi'(a - b p)) (z, -f (p - c) z), c = shift and f = factor: the paper's for c = 0 and f = 1."""
     d = z.size
     a, b = z[0] * theta[0], z[0] * theta[d]
     for j in range(1, d):
@@ -31,7 +31,7 @@ def gradient(code, theta, z, price, y, g):
     residual = min(max(y - mean(code, a - b * price), -_LARGEST), _LARGEST)
     for j in range(d):
         g[j] = residual * z[j]
-        g[d + j] = -price * g[j]
+        g[d + j] = -factor * (price - shift) * g[j]
 
 
 @inlined
@@ -135,11 +135,18 @@ def decode(kind, scale, row, w, room):
 
 
 @compiled
-def move(theta, w, eta, centre, radius):
-    """theta = Pi_Theta(theta + eta w), Theta the ball of that centre and radius."""
+def move(theta, w, eta, shift, factor, centre, radius):
+    """theta = Pi_Theta(theta + eta w'), Theta the ball of that centre and radius.
+
+    w = (w_1, w_2) is a score at shift c and factor f, so that in theta's coordinates w' = (w_1 + c f w_2, f w_2).
+    """
+    d = theta.size // 2
+    for j in range(d):
+        slope = factor * w[d + j]
+        theta[j] += eta * (w[j] + shift * slope)
+        theta[d + j] += eta * slope
     total = 0.0
     for i in range(theta.size):
-        theta[i] += eta * w[i]
         total += (theta[i] - centre[i]) * (theta[i] - centre[i])
     if total > radius * radius:
         shrink = radius / math.sqrt(total)
@@ -163,36 +170,36 @@ def decode_rows(kind, scale, rows, w):
 
 
 @compiled
-def report_rows(code, theta, z, price, y, kind, pairs, top, coin, clip, step, words, rows):
+def report_rows(code, theta, z, price, y, shift, factor, kind, pairs, top, coin, clip, step, words, rows):
     """The device's reports of customers who were quoted under the same theta."""
     g = np.empty(theta.size)
     for i in range(len(z)):
-        gradient(code, theta, z[i], price[i], y[i], g)
+        gradient(code, theta, z[i], price[i], y[i], shift, factor, g)
         privatize(kind, pairs, top, coin, clip, step, g, words[i], rows[i])
 
 
 @compiled
-def absorb_rows(kind, scale, rows, t, zeta, theta, centre, radius):
+def absorb_rows(kind, scale, rows, t, zeta, shift, factor, theta, centre, radius):
     """The server's steps 1 / (zeta t) over reports, the first of them number t + 1."""
     w, room = np.empty(theta.size), np.empty(theta.size + 3, np.uint64)
     for i in range(len(rows)):
         decode(kind, scale, rows[i], w, room)
-        move(theta, w, 1.0 / (zeta * (t + 1.0 + i)), centre, radius)
+        move(theta, w, 1.0 / (zeta * (t + 1.0 + i)), shift, factor, centre, radius)
 
 
 @compiled
-def plain_pass(code, z, price, y, before, zeta, theta, centre, radius):
+def plain_pass(code, z, price, y, before, zeta, shift, factor, theta, centre, radius):
     """One pass of plain SGD over public records, step k of size 1 / (zeta (before + k))."""
     g = np.empty(theta.size)
     for k in range(len(z)):
-        gradient(code, theta, z[k], price[k], y[k], g)
-        move(theta, g, 1.0 / (zeta * (before + k + 1.0)), centre, radius)
+        gradient(code, theta, z[k], price[k], y[k], shift, factor, g)
+        move(theta, g, 1.0 / (zeta * (before + k + 1.0)), shift, factor, centre, radius)
 
 
 @compiled
 def experiments(
-    code, low, high, zeta, centre, radius, kind, pairs, top, coin, clip, step, scale, z, uniforms, public, words,
-    true_code, noise, true_a, true_b, demand, theta, t, prices,
+    code, low, high, zeta, shift, factor, centre, radius, kind, pairs, top, coin, clip, step, scale, z, uniforms, public,
+    words, true_code, noise, true_a, true_b, demand, theta, t, prices,
 ):  # fmt: skip
     """Price experiments over a block of customers: quote, sell, and for the private ones report and absorb.
 
@@ -206,11 +213,11 @@ def experiments(
         if public[i]:
             continue
         y = draw(true_code, noise, mean(true_code, true_a[i] - true_b[i] * prices[i]), demand[i])
-        gradient(code, theta, z[i], prices[i], y, g)
+        gradient(code, theta, z[i], prices[i], y, shift, factor, g)
         privatize(kind, pairs, top, coin, clip, step, g, words[used], row)
         decode(kind, scale, row, w, room)
         used += 1
-        move(theta, w, 1.0 / (zeta * (t + used)), centre, radius)
+        move(theta, w, 1.0 / (zeta * (t + used)), shift, factor, centre, radius)
     return used
 
 

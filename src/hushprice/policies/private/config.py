@@ -1,13 +1,18 @@
 """Configuration shared by the private policies: Theta, the clip bound, the rate of SGD.
 
-Experiments are uniform on [l, u]. The device clips the score g = (y - psi'(x.theta)) x, x = (z, -p z), to length C_g:
+Experiments are uniform on [l, u]. The device clips the score g = (y - psi'(z.alpha - z.beta p)) x to length C_g:
 
-    logistic          C_g = z_max sqrt(1 + u^2), as |y - psi'| <= 1
-    linear, Poisson   C_g = 2 z_max sqrt(1 + u^2) (M + sigma sqrt(log tau)),  M >= 1 a bound on the expected demand,
-                      sigma the noise of linear demand and sqrt(M) for Poisson
+    score "paper"     x = (z, -p z),           |x| <= X = z_max sqrt(1 + u^2)
+    score "centred"   x = (z, -f (p - c) z),   |x| <= X = 2 z_max,   c = (l + u) / 2,  f = sqrt(12) / (u - l)
 
-The server steps theta = Pi_Theta(theta + w / (zeta t)) with the t-th decoded report w, Theta the ball of a centre and a
-radius, zeta = L_p / d and L_p = (u - l)^2 / (4 (u^2 + l^2 + u l + 3)).
+    logistic          C_g = X, as |y - psi'| <= 1
+    linear, Poisson   C_g = 2 X (M + sigma sqrt(log tau)),  M >= 1 a bound on the expected demand, sigma the noise of
+                      linear demand and sqrt(M) for Poisson
+
+The server steps theta = Pi_Theta(theta + w / (zeta t)) with the t-th decoded report w (turned back into theta's
+coordinates), Theta the ball of a centre and a radius, zeta = L_p / d, L_p = (u - l)^2 / (4 (u^2 + l^2 + u l + 3)).
+Centred prices have mean 0 and variance 1, so that level and slope are learned apart and equally fast, from shorter
+scores that need less noise: several times less regret for the same guarantee.
 """
 
 from __future__ import annotations
@@ -16,16 +21,17 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from hushprice.demand import Logistic, Poisson
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, price_range
+from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, price_range, unknown
 from hushprice.policies.base import Policy
 from hushprice.privacy import Guarantee, VectorMechanism
 from hushprice.privacy.guarantee import as_epsilon
 
+Score = Literal["centred", "paper"]
 LARGEST_DERIVED_DEMAND = 1e4  # beyond it a clip bound would drown every report in noise
 USUAL_EXPERIMENTS = 10**6  # tau in C_g where the horizon is unknown: sqrt(log tau) hardly depends on it
 
@@ -38,7 +44,8 @@ class PrivatePolicy(Policy):
     it is clipped; centre, radius: the ball Theta in which theta lies (centre 0, radius 2 sqrt(2 d) unless given);
     start_at: where SGD starts in it (the centre unless given; the first step is long enough to forget it);
     experiment_prices: range of the experiments, within ``prices`` (the same unless given); demand_max: bound M on the
-    expected demand, for linear and Poisson demand (derived from Theta unless given); zeta_scale: factor on zeta.
+    expected demand, for linear and Poisson demand (derived from Theta unless given); zeta_scale: factor on zeta;
+    score: "centred", or "paper" as it was published.
     """
 
     private: ClassVar[bool] = True
@@ -51,6 +58,7 @@ class PrivatePolicy(Policy):
     experiment_prices: tuple[float, float] | None = None
     demand_max: float | None = None
     zeta_scale: float = 1.0
+    score: Score = "centred"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,6 +77,8 @@ class PrivatePolicy(Policy):
         if self.demand_max is not None:
             self._set("demand_max", finite("demand_max", self.demand_max, minimum=1.0, maximum=1e9))
         self._set("zeta_scale", finite("zeta_scale", self.zeta_scale, minimum=1e-6, maximum=1e6))
+        if self.score not in get_args(Score):
+            raise unknown("score", self.score, get_args(Score))
         _ = self.mechanism  # refused now rather than at the first report
 
     def _point(self, name: str, value: Any) -> tuple[float, ...]:
@@ -101,6 +111,18 @@ class PrivatePolicy(Policy):
         """The mechanism, from the guarantee, ``clip`` and 2 d."""
 
     @property
+    def price_scale(self) -> tuple[float, float]:
+        """(c, f): a score holds the price as f (p - c)."""
+        low, high = self.experiment_range()
+        return (0.0, 1.0) if self.score == "paper" else (0.5 * (low + high), math.sqrt(12.0) / (high - low))
+
+    @property
+    def _steepest(self) -> float:
+        """The largest f |p - c|."""
+        shift, factor = self.price_scale
+        return factor * max(abs(p - shift) for p in self.experiment_range())
+
+    @property
     def experiments_expected(self) -> int:
         """tau in C_g."""
         return USUAL_EXPERIMENTS
@@ -108,7 +130,7 @@ class PrivatePolicy(Policy):
     @property
     def clip(self) -> float:
         """C_g, the bound on the length of a score; derived, never passed in."""
-        longest = self.z_max * math.sqrt(1.0 + self.experiment_range()[1] ** 2)
+        longest = self.z_max * math.sqrt(1.0 + self._steepest**2)
         if isinstance(self.family, Logistic):
             return longest
         M = self.largest_demand

@@ -43,7 +43,9 @@ class PrivateDevice(Device):
                 self.ledger.spend(mechanism)
         words = self.entropy.words(n * mechanism.words).reshape(n, mechanism.words)
         rows = np.empty((n, mechanism.width), dtype=np.int64)
-        kernel.report_rows(policy.family.code, params.theta, z, price, y, *mechanism.spec, words, rows)
+        kernel.report_rows(
+            policy.family.code, params.theta, z, price, y, *policy.price_scale, *mechanism.spec, words, rows
+        )
         return PrivateReports(rows, int(np.max(stage)))
 
 

@@ -142,7 +142,7 @@ class ETCLDP(_KnownHorizon, _Pure):
 
     >>> policy = ETCLDP(family="logistic", dim=4, prices=(0, 3), horizon=100_000, epsilon=1.0, z_max=2.0)
     >>> policy.tau, round(policy.clip, 3)
-    (29126, 6.325)
+    (29126, 4.0)
     """
 
     name: ClassVar[str] = "etc-ldp"

@@ -34,8 +34,8 @@ class PrivateLoop(Loop):
         prices = np.empty(n)
         server.advance(n)
         kernel.experiments(
-            policy.family.code, *policy.experiment_range(), server.zeta, server.centre, server.radius, *mechanism.spec,
-            mechanism.scale, customers.z[rows], rng.random(n), public, words,
+            policy.family.code, *policy.experiment_range(), server.zeta, *server.price_scale, server.centre,
+            server.radius, *mechanism.spec, mechanism.scale, customers.z[rows], rng.random(n), public, words,
             customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
             customers.uniforms[rows], server.theta, server.t, prices,
         )  # fmt: skip

@@ -21,6 +21,7 @@ class SGDServer(Server[ReportsT]):
 
     def __init__(self, policy: EpisodesLDP) -> None:
         self.policy, self.mechanism, self.zeta = policy, policy.mechanism, policy.zeta
+        self.price_scale = policy.price_scale
         self.centre, self.radius = policy.ball
         self.theta: Array = np.array(policy.start_at)
         self.t = 0  # private reports absorbed: the steps of SGD
@@ -85,8 +86,9 @@ class SGDServer(Server[ReportsT]):
         if self.policy.restarts and reports.stage != self.q:
             return
         kernel.absorb_rows(
-            self.mechanism.code, self.mechanism.scale, rows, self.t, self.zeta, self.theta, self.centre, self.radius
-        )
+            self.mechanism.code, self.mechanism.scale, rows, self.t, self.zeta, *self.price_scale, self.theta,
+            self.centre, self.radius,
+        )  # fmt: skip
         self.count(len(rows))
 
     def count(self, n: int) -> None:
@@ -170,8 +172,8 @@ class MixedServer(SGDServer[MixedReports]):
         if self._final is None:
             self._final, kept = self.theta.copy(), self.records
             kernel.plain_pass(
-                self.policy.family.code, kept.z, kept.price, kept.y, self.t * self.policy.worth, self.zeta, self._final,
-                self.centre, self.radius,
+                self.policy.family.code, kept.z, kept.price, kept.y, self.t * self.policy.worth, self.zeta,
+                *self.price_scale, self._final, self.centre, self.radius,
             )  # fmt: skip
         return self._final.copy()
 
