@@ -12,9 +12,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from hushprice import checks, estimation, markets, policies, theory
+from hushprice import checks, estimation, markets, policies, privacy, theory
 from hushprice.demand import Family, Linear, Logistic, Poisson
-from hushprice.errors import HushpriceError, InvalidInput, NoMLE, SnapshotError
+from hushprice.errors import BudgetSpent, HushpriceError, InvalidInput, LedgerError, NoMLE, SnapshotError
 from hushprice.estimation import fit
 from hushprice.markets import Market
 from hushprice.policies import Pricer
@@ -33,10 +33,12 @@ def __getattr__(name: str) -> ModuleType:
 
 
 __all__ = [
+    "BudgetSpent",
     "Comparison",
     "Family",
     "HushpriceError",
     "InvalidInput",
+    "LedgerError",
     "Linear",
     "Logistic",
     "Market",
@@ -55,6 +57,7 @@ __all__ = [
     "markets",
     "plots",
     "policies",
+    "privacy",
     "scale",
     "simulate",
     "theory",

@@ -1,4 +1,4 @@
-"""What people type: ``hushprice demo | simulate | compare | scaling | list``."""
+"""What people type: ``hushprice demo | simulate | compare | scaling | audit | list``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import re
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +16,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hushprice import markets, plots, policies, theory
-from hushprice.cli.show import Output, progress_bar, show, show_scaling
+from hushprice import markets, plots, policies, privacy, theory
+from hushprice.cli.show import Output, progress_bar, show, show_audits, show_scaling
 from hushprice.cli.words import Study, check_words, load_policies, options_of, whole_numbers
 from hushprice.errors import HushpriceError, InvalidInput, positive_int
 from hushprice.simulation import check_grid, compare, scale
@@ -55,6 +56,9 @@ Prices = Annotated[
     tuple[float, float] | None, typer.Option("--prices", help="Lowest and highest price.", show_default="the market's")
 ]
 Cost = Annotated[float, typer.Option("--cost", help="Unit cost: (price - cost) times demand is earned.")]
+Public = Annotated[
+    float, typer.Option("--public", help="Share of customers who agree to send raw records (etc-ldp-mixed).")
+]
 Load = Annotated[
     Path | None, typer.Option("--load", help="A Python file that registers policies or markets of your own.")
 ]
@@ -74,6 +78,7 @@ def simulate(
     family: FamilyName = None,
     prices: Prices = None,
     cost: Cost = 0.0,
+    public: Public = 0.0,
     horizon: Horizon = 10_000,
     replications: Replications = 100,
     seed: SeedOption = 0,
@@ -90,7 +95,7 @@ def simulate(
     Example: hushprice simulate etc --market s1 --dim 4 --horizon 10000 --replications 50
     """
     output = Output.choose(json, csv)
-    study = _study([policy], load, market, dim, family, horizon, prices, cost)
+    study = _study([policy], load, market, dim, family, horizon, prices, cost, public)
     _run(study, horizon, replications, seed, workers, engine, plot, rate, output)
 
 
@@ -102,6 +107,7 @@ def compare_command(
     family: FamilyName = None,
     prices: Prices = None,
     cost: Cost = 0.0,
+    public: Public = 0.0,
     horizon: Horizon = 10_000,
     replications: Replications = 100,
     seed: SeedOption = 0,
@@ -119,7 +125,7 @@ def compare_command(
     """
     words = policy or ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "ucb", "ts-wtl", "greedy"]
     output = Output.choose(json, csv)
-    study = _study(words, load, market, dim, family, horizon, prices, cost)
+    study = _study(words, load, market, dim, family, horizon, prices, cost, public)
     _run(study, horizon, replications, seed, workers, engine, plot, rate, output)
 
 
@@ -140,6 +146,7 @@ def scaling(
     family: FamilyName = None,
     prices: Prices = None,
     cost: Cost = 0.0,
+    public: Public = 0.0,
     replications: Replications = 50,
     seed: SeedOption = 0,
     workers: Workers = -1,
@@ -166,7 +173,9 @@ def scaling(
     count = positive_int("replications", replications)
 
     def cell(word: str, d: int, T: int) -> tuple[policies.Policy, markets.Market]:
-        study = Study.of([word], market=market, dim=d, family=family, horizon=T, prices=prices, cost=cost)
+        study = Study.of(
+            [word], market=market, dim=d, family=family, horizon=T, prices=prices, cost=cost, public=public
+        )
         return study.policies[word], study.market
 
     for word in policy:  # a mistake in any of them is told before work begins
@@ -238,19 +247,74 @@ def demo(
     console.print(f"Next: [bold]{escape(_command())} compare --market s1 --dim 9 --plot s1.png[/bold]")
 
 
+@app.command(name="audit")
+def audit_command(
+    mechanism: Annotated[
+        list[str],
+        typer.Argument(
+            help="Mechanisms: l2-ball, privunit, gaussian, randomized-response.", show_default="all of them"
+        ),
+    ] = [],  # noqa: B006 (Typer wants a list)
+    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Claimed epsilon.")] = 1.0,
+    delta: Annotated[float, typer.Option("--delta", help="Claimed delta, of the Gaussian.")] = 1e-3,
+    dim: Annotated[int, typer.Option("--dim", "-n", help="Length of the vectors: 2 d for d features.")] = 4,
+    samples: Annotated[int, typer.Option("--samples", help="Reports of each input.")] = 200_000,
+    confidence: Annotated[float, typer.Option("--confidence", help="Of all that is certified, together.")] = 0.999,
+    with_controls: Annotated[
+        bool, typer.Option("--controls/--no-controls", help="Also attack mechanisms that are wrong on purpose.")
+    ] = True,
+    unsafe_seed: Annotated[
+        int | None, typer.Option("--unsafe-seed", help="Repeatable noise instead of the operating system's.")
+    ] = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+) -> None:
+    """Attack the privacy mechanisms: certified lower bounds on epsilon, next to what is claimed.
+
+    Mechanisms that are wrong on purpose must be caught; the command fails if one is not, or if a claim is broken.
+
+    Example: hushprice audit l2-ball privunit --epsilon 2 --samples 20000
+    """
+    output = Output.choose(json, csv)
+    names = mechanism or list(privacy.REGISTRY)
+    subjects = [(name, _mechanism(name, epsilon, delta, dim), True) for name in names]
+    if with_controls:
+        wrong = privacy.controls(epsilon=epsilon, delta=delta, clip=1.0, dim=dim)
+        subjects += [(control.name, control, False) for control in wrong]
+    console = Console(stderr=output is not Output.TABLE)
+    entropy = None if unsafe_seed is None else privacy.UnsafeSeed(unsafe_seed)
+    results = []
+    total = sum(len(subject.extremes()) for _, subject, _ in subjects)
+    with progress_bar(console, total, doing="attacking", things="pairs of inputs") as advance:
+        for _, subject, honest in subjects:
+            found = privacy.audit(subject, samples=samples, confidence=confidence, rng=entropy, progress=advance)
+            results.append((found, honest))
+    show_audits(console, results, output)
+    if any(found.passed is not honest for found, honest in results):
+        raise typer.Exit(1)
+
+
+def _mechanism(name: str, epsilon: float, delta: float, dim: int) -> privacy.Mechanism:
+    options: dict[str, Any] = {"epsilon": epsilon, "clip": 1.0, "dim": dim, "delta": delta}
+    known = {f.name for f in dataclasses.fields(privacy.get(name)) if f.init}  # type: ignore[arg-type]
+    return privacy.build(name, **{key: value for key, value in options.items() if key in known})
+
+
 @app.command(name="list")
 def list_command(
     name: Annotated[
-        str | None, typer.Argument(help="A policy or market, to read more of it.", show_default=False)
+        str | None, typer.Argument(help="A policy, market or mechanism, to read more of it.", show_default=False)
     ] = None,
     load: Load = None,
 ) -> None:
-    """Name the policies and markets there are, or tell more of one: what it does and which options it takes."""
+    """Name the policies, markets and mechanisms there are, or tell more of one: what it does and takes."""
     console = Console()
     load_policies(load)
-    if name in markets.REGISTRY:
-        console.print(_told(name, markets.REGISTRY[name]), highlight=False)
-        return
+    others: tuple[Mapping[str, Any], ...] = (markets.REGISTRY, privacy.REGISTRY)
+    for registry in others:
+        if name is not None and name in registry:
+            console.print(_told(name, registry[name]), highlight=False)
+            return
     if name is not None:
         cls = policies.get(name)
         console.print(_told(name, cls), highlight=False)
@@ -261,11 +325,18 @@ def list_command(
             console.print(f"  {option}: {told}", highlight=False)
         return
     table = Table(show_header=False, box=None)
-    for kind, names in (("policies", policies.REGISTRY), ("markets", markets.REGISTRY)):
+    for kind, names in _KINDS:
         for i, (name, thing) in enumerate(names.items()):
             first = (thing.__doc__ or "").strip().splitlines()[0]
             table.add_row("" if i else kind, f"[bold]{name}[/bold]", escape(first))
     console.print(table)
+
+
+_KINDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("policies", policies.REGISTRY),
+    ("markets", markets.REGISTRY),
+    ("mechanisms", privacy.REGISTRY),
+)
 
 
 def _told(name: str, thing: Any) -> str:
@@ -315,9 +386,12 @@ def _study(
     horizon: int,
     prices: tuple[float, float] | None,
     cost: float,
+    public: float,
 ) -> Study:
     load_policies(load)
-    return Study.of(words, market=market, dim=dim, family=family, horizon=horizon, prices=prices, cost=cost)
+    return Study.of(
+        words, market=market, dim=dim, family=family, horizon=horizon, prices=prices, cost=cost, public=public
+    )
 
 
 def _run(

@@ -33,9 +33,11 @@ class Study:
         horizon: int,
         prices: tuple[float, float] | None = None,
         cost: float = 0.0,
+        public: float = 0.0,
     ) -> Study:
         """From the words and options typed."""
-        given: dict[str, Any] = {"dim": dim, "horizon": horizon} | ({"cost": cost} if cost else {})
+        given: dict[str, Any] = {"dim": dim, "horizon": horizon}
+        given |= {key: value for key, value in (("cost", cost), ("public", public)) if value}
         given |= {key: value for key, value in (("family", family), ("prices", prices)) if value is not None}
         world = markets.build(market, **given)
         return cls(policies=policies_from(words, world, horizon), market=world)
@@ -80,7 +82,16 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy:
     }
     if cls is policies.FixedPrice and "price" not in options:
         given["price"] = market.best_fixed_price()
-    return policies.build(name, **{**given, **options})
+    if cls.private:
+        given["z_max"] = market.z_max()
+        if options.get("centre") == "truth":  # an oracle, as in the paper's simulations
+            options["centre"] = market.theta
+    try:
+        return policies.build(name, **{**given, **options})
+    except InvalidInput as problem:
+        if "also needs" not in str(problem):
+            raise
+        raise InvalidInput(f"{problem} Give it after a colon, as in {name}:epsilon=1.") from None
 
 
 def options_of(cls: type[Policy]) -> list[str]:
@@ -121,7 +132,10 @@ def whole_numbers(option: str, text: str) -> list[int]:
     return numbers
 
 
-def _value(text: str) -> int | float | str:
+def _value(text: str) -> Any:
+    """A number, several with colons between them, or a word."""
+    if ":" in text:
+        return [_value(part) for part in text.split(":")]
     for kind in (int, float):
         try:
             return kind(text)

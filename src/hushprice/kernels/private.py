@@ -198,8 +198,8 @@ def plain_pass(code, z, price, y, before, zeta, shift, factor, theta, centre, ra
 
 @compiled
 def experiments(
-    code, low, high, zeta, shift, factor, centre, radius, kind, pairs, top, coin, clip, step, scale, z, uniforms, public,
-    words, true_code, noise, true_a, true_b, demand, theta, t, prices,
+    code, low, high, zeta, shift, factor, centre, radius, kind, pairs, top, coin, clip, step, scale, z, uniforms,
+    public, words, true_code, noise, true_a, true_b, demand, theta, t, prices,
 ):  # fmt: skip
     """Price experiments over a block of customers: quote, sell, and for the private ones report and absorb.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hushprice.errors import InvalidInput, unknown
+from hushprice.privacy.audit import Audit, audit
+from hushprice.privacy.controls import controls
 from hushprice.privacy.directions import L2Ball, PrivUnit
 from hushprice.privacy.entropy import Entropy, SystemEntropy, UnsafeSeed
 from hushprice.privacy.gaussian import Gaussian
@@ -16,22 +18,28 @@ from hushprice.privacy.response import RandomizedResponse
 REGISTRY: dict[str, type[Mechanism]] = {cls.name: cls for cls in (L2Ball, PrivUnit, Gaussian, RandomizedResponse)}
 
 
+def get(name: str) -> type[Mechanism]:
+    """The mechanism class of that name."""
+    if not isinstance(name, str) or name not in REGISTRY:
+        raise unknown("mechanism", name, REGISTRY)
+    return REGISTRY[name]
+
+
 def build(name: str, **options: Any) -> Mechanism:
     """A mechanism by name.
 
     >>> build("l2-ball", epsilon=1.0, clip=1.0, dim=2).guarantee.epsilon
     1.0
     """
-    if not isinstance(name, str) or name not in REGISTRY:
-        raise unknown("mechanism", name, REGISTRY)
     try:
-        return REGISTRY[name](**options)
+        return get(name)(**options)
     except TypeError as problem:
         raise InvalidInput(f"The mechanism {name} does not take these options: {problem}.") from None
 
 
 __all__ = [
     "REGISTRY",
+    "Audit",
     "Entropy",
     "Gaussian",
     "Guarantee",
@@ -45,7 +53,10 @@ __all__ = [
     "SystemEntropy",
     "UnsafeSeed",
     "VectorMechanism",
+    "audit",
     "build",
+    "controls",
     "gaussian_delta",
     "gaussian_epsilon",
+    "get",
 ]

@@ -1,0 +1,108 @@
+"""Mechanisms that are wrong on purpose, each in a way that real software has been: the audit must catch them all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hushprice.errors import Array
+from hushprice.kernels import private as kernel
+from hushprice.privacy.directions import L2Ball, fair_coin
+from hushprice.privacy.entropy import Words
+from hushprice.privacy.gaussian import Gaussian
+from hushprice.privacy.guarantee import Guarantee
+from hushprice.privacy.mechanism import Mechanism, Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Claims(Gaussian):
+    """A Gaussian mechanism that claims (epsilon, delta) whatever it does."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon, self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalvedNoise(_Claims):
+    """The standard deviation is halved."""
+
+    name: ClassVar[str] = "gaussian, noise halved"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "sd", 0.5 * self.sd)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfSensitivity(_Claims):
+    """The classical formula at sensitivity C, as in the paper, though two customers can differ by 2 C."""
+
+    name: ClassVar[str] = "gaussian, sensitivity C"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "sd", self.clip * math.sqrt(2.0 * math.log(1.25 / self.delta)) / self.epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotClipped(_Claims):
+    """Long vectors go in as they are."""
+
+    name: ClassVar[str] = "gaussian, clip not applied"
+
+    def report_rows(self, g: Array, words: Words) -> Rows:
+        rows = np.empty((len(g), self.width), dtype=np.int64)
+        *spec, _, step = self.spec
+        kernel.privatize_rows(*spec, np.inf, step, g, words, rows)
+        return rows
+
+    def possible(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        return np.ones(len(rows), dtype=np.bool_)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FloatGaussian(_Claims):
+    """g plus noise as a floating-point number, all its bits sent."""
+
+    name: ClassVar[str] = "gaussian, floating point"
+
+    def report_rows(self, g: Array, words: Words) -> Rows:
+        fine = np.empty((len(g), self.width), dtype=np.int64)
+        kernel.privatize_rows(*self.spec, np.zeros_like(g), words, fine)
+        uniform = (words >> np.uint64(12)).astype(np.float64) * 2.0**-52  # within a grid cell, to all bits
+        noise = (fine + uniform - 0.5) * self.scale
+        reports: Rows = (self.clipped(g) + noise).view(np.int64)
+        return reports
+
+    def decode_rows(self, rows: Rows) -> Array:
+        return np.ascontiguousarray(rows).view(np.float64)
+
+    def evidence(self, rows: Rows, first: Array, second: Array) -> Array:
+        score: Array = self.decode_rows(rows) @ (self.clipped(first) - self.clipped(second))
+        return score
+
+    def possible(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        return np.ones(len(rows), dtype=np.bool_)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiasedCoin(L2Ball):
+    """The coin is made for a quarter more epsilon than is claimed."""
+
+    name: ClassVar[str] = "l2-ball, biased coin"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "coin", fair_coin(1.25 * self.epsilon))
+
+
+def controls(*, epsilon: float, delta: float, clip: float, dim: int) -> list[Mechanism]:
+    """One of each."""
+    given: dict[str, Any] = {"epsilon": epsilon, "clip": clip, "dim": dim}
+    wrong: tuple[type[_Claims], ...] = (HalvedNoise, HalfSensitivity, NotClipped, FloatGaussian)
+    return [kind(**given, delta=delta) for kind in wrong] + [BiasedCoin(**given)]
