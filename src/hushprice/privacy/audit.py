@@ -7,8 +7,8 @@ from n reports of each, with exact (Clopper-Pearson) bounds on both probabilitie
 
 The attack knows the mechanism's worst event (``Mechanism.evidence``) and searches others: projections and lengths of
 the decoded report, its raw numbers, and the low-order bits that floating point leaves behind. Each score is searched
-for its best threshold on one half of the reports and certified on the other, so that the search costs no confidence; the
-error rate is divided among all certified events. A certified epsilon above the claim proves a violation, up to that
+for its best threshold on one half of the reports and certified on the other, so that the search costs no confidence;
+the error rate is divided among all certified events. A certified epsilon above the claim proves a violation, up to that
 error rate; one below it is what this attack could show, not a proof of privacy: that is for the tests of exactness.
 """
 

@@ -29,7 +29,7 @@ from hushprice.errors import Array, InvalidInput, positive_int
 from hushprice.kernels import private as kernel
 from hushprice.privacy.caps import best_cap, mean_product, top_products
 from hushprice.privacy.guarantee import Guarantee, Loss
-from hushprice.privacy.mechanism import Report, Rows, VectorMechanism
+from hushprice.privacy.mechanism import Rows, VectorMechanism
 
 WORD = 2**64
 LARGEST_PAIRS = 1024
@@ -114,38 +114,22 @@ class _Directions(VectorMechanism):
         """B^2, at g = 0."""
         return self.length**2
 
-    def probability(self, report: Report, g: Array) -> Fraction:
-        """P(index of the report | its seed, g), exactly: a count of random words over the number of them."""
+    def probabilities(self, seed: int, g: Array) -> list[Fraction]:
+        """P(index = k | seed, g) for k = 0 .. 2 J - 1, exactly: counts of random words over the number of them."""
         pairs, top = self.shape
-        row = np.array([report.values], dtype=np.int64)
-        self.check_rows(row)
         x = self.inputs(g, many=False)[0]
         dots, chosen = np.empty(pairs), np.empty(pairs, dtype=np.int64)
-        kernel.sides(
-            x,
-            row.view(np.uint64)[0, 0],
-            pairs,
-            top,
-            dots,
-            chosen,
-            np.empty(self.dim),
-            np.empty(self.dim + 3, np.uint64),
-        )
-        others = [k for k in range(2 * pairs) if k not in chosen]
-        groups = {int(k): (self.coin, top, place) for place, k in enumerate(c for c in chosen if c >= 0)}
-        groups |= {k: (WORD - self.coin, 2 * pairs - top, place) for place, k in enumerate(others)}
-
-        def unflipped(index: int) -> Fraction:
-            chance, size, place = groups[index]
-            if pairs == 1:
-                return Fraction(chance, WORD)
-            words = _ceil_part(place + 1, size) - _ceil_part(place, size)  # those whose product names this place
-            return Fraction(chance * words, WORD * WORD)
-
-        ratio = min(kernel.length(x) / self.clip, 1.0)
-        flip = Fraction(math.ceil(Fraction(0.5 * (1.0 - ratio)) * 2**53), 2**53)
-        index = report.values[1]
-        return (1 - flip) * unflipped(index) + flip * unflipped(index ^ 1)
+        room = np.empty(self.dim + 3, dtype=np.uint64)
+        kernel.sides(x, np.uint64(seed % WORD), pairs, top, dots, chosen, np.empty(self.dim), room)
+        inside = {int(k) for k in chosen if k >= 0}
+        outside = set(range(2 * pairs)) - inside
+        chances = [Fraction(0)] * (2 * pairs)
+        for coin, group in ((self.coin, inside), (WORD - self.coin, outside)):
+            for place, k in enumerate(sorted(group)):
+                words = _ceil_part(place + 1, len(group)) - _ceil_part(place, len(group))  # that name this place
+                chances[k] = Fraction(coin * words, WORD * WORD)
+        flip = Fraction(math.ceil(Fraction(0.5 * (1.0 - min(kernel.length(x) / self.clip, 1.0))) * 2**53), 2**53)
+        return [(1 - flip) * chances[k] + flip * chances[k ^ 1] for k in range(2 * pairs)]
 
     def possible(self, rows: Rows) -> npt.NDArray[np.bool_]:
         good: npt.NDArray[np.bool_] = (rows[:, 1] >= 0) & (rows[:, 1] < 2 * self.shape[0])
