@@ -93,9 +93,15 @@ def pick(chosen, inside, place):
     return -1
 
 
+@inlined
+def workspace(pairs, n):
+    """Room for one report after another: dots, chosen, a vector and words."""
+    return np.empty(pairs), np.empty(pairs, np.int64), np.empty(n), np.empty(n + 3, np.uint64)
+
+
 @compiled
-def privatize(kind, pairs, top, coin, clip, step, g, words, row):
-    """The report of g, from random words, written into ``row``.
+def privatize(kind, pairs, top, coin, clip, step, g, words, row, dots, chosen, v, room):
+    """The report of g, from random words, written into ``row``; the last four are a :func:`workspace`.
 
     DIRECTIONS takes the words (seed, flip, coin, place), the last one only if there is more than one pair. GRID takes
     one word a coordinate.
@@ -103,14 +109,12 @@ def privatize(kind, pairs, top, coin, clip, step, g, words, row):
     norm = length(g)
     if kind == GRID:
         shrink = clip / norm if norm > clip else 1.0
-        noise = np.empty(g.size)
-        normals(words, noise)
+        normals(words, v)
         for i in range(g.size):
-            row[i] = math.floor(g[i] * shrink / step + CELLS * noise[i] + 0.5)
+            row[i] = math.floor(g[i] * shrink / step + CELLS * v[i] + 0.5)
         return
     seed = words[0]
-    dots, chosen = np.empty(pairs), np.empty(pairs, np.int64)
-    sides(g, seed, pairs, top, dots, chosen, np.empty(g.size), np.empty(g.size + 3, np.uint64))
+    sides(g, seed, pairs, top, dots, chosen, v, room)
     inside = words[2] < coin
     place = np.int64(0)
     if pairs > 1:
@@ -121,6 +125,14 @@ def privatize(kind, pairs, top, coin, clip, step, g, words, row):
     row[0], row[1] = np.int64(seed), index
 
 
+@inlined
+def stretch(index, scale, v, w):
+    """w = B v for an even index, -B v for an odd one."""
+    signed = -scale if index & 1 else scale
+    for i in range(w.size):
+        w[i] = v[i] * signed
+
+
 @compiled
 def decode(kind, scale, row, w, room):
     """The vector a report stands for. ``scale`` is the length B of a direction or the step of the grid."""
@@ -129,9 +141,7 @@ def decode(kind, scale, row, w, room):
             w[i] = scale * row[i]
         return
     direction(np.uint64(row[0]), row[1] >> 1, w, room)
-    signed = -scale if row[1] & 1 else scale
-    for i in range(w.size):
-        w[i] *= signed
+    stretch(row[1], scale, w, w)
 
 
 @compiled
@@ -157,8 +167,9 @@ def move(theta, w, eta, shift, factor, centre, radius):
 @compiled
 def privatize_rows(kind, pairs, top, coin, clip, step, g, words, rows):
     """Reports of many vectors."""
+    dots, chosen, v, room = workspace(pairs, g.shape[1])
     for i in range(len(g)):
-        privatize(kind, pairs, top, coin, clip, step, g[i], words[i], rows[i])
+        privatize(kind, pairs, top, coin, clip, step, g[i], words[i], rows[i], dots, chosen, v, room)
 
 
 @compiled
@@ -173,9 +184,10 @@ def decode_rows(kind, scale, rows, w):
 def report_rows(code, theta, z, price, y, shift, factor, kind, pairs, top, coin, clip, step, words, rows):
     """The device's reports of customers who were quoted under the same theta."""
     g = np.empty(theta.size)
+    dots, chosen, v, room = workspace(pairs, theta.size)
     for i in range(len(z)):
         gradient(code, theta, z[i], price[i], y[i], shift, factor, g)
-        privatize(kind, pairs, top, coin, clip, step, g, words[i], rows[i])
+        privatize(kind, pairs, top, coin, clip, step, g, words[i], rows[i], dots, chosen, v, room)
 
 
 @compiled
@@ -206,7 +218,8 @@ def experiments(
     The same steps as a live round, in the same order; gives the number of reports absorbed.
     """
     g, w = np.empty(theta.size), np.empty(theta.size)
-    row, room = np.empty(max(2, theta.size), np.int64), np.empty(theta.size + 3, np.uint64)
+    row = np.empty(max(2, theta.size), np.int64)
+    dots, chosen, v, room = workspace(pairs, theta.size)
     used = 0
     for i in range(len(z)):
         prices[i] = low + (high - low) * uniforms[i]
@@ -214,8 +227,11 @@ def experiments(
             continue
         y = draw(true_code, noise, mean(true_code, true_a[i] - true_b[i] * prices[i]), demand[i])
         gradient(code, theta, z[i], prices[i], y, shift, factor, g)
-        privatize(kind, pairs, top, coin, clip, step, g, words[used], row)
-        decode(kind, scale, row, w, room)
+        privatize(kind, pairs, top, coin, clip, step, g, words[used], row, dots, chosen, v, room)
+        if kind == DIRECTIONS and pairs == 1:  # the direction is at hand
+            stretch(row[1], scale, v, w)
+        else:
+            decode(kind, scale, row, w, room)
         used += 1
         move(theta, w, 1.0 / (zeta * (t + used)), shift, factor, centre, radius)
     return used
@@ -224,8 +240,7 @@ def experiments(
 @compiled
 def agreements(g, rows, pairs, top, agrees):
     """Whether each report names one of its seed's directions that agree best with g."""
-    dots, chosen = np.empty(pairs), np.empty(pairs, np.int64)
-    v, room = np.empty(g.size), np.empty(g.size + 3, np.uint64)
+    dots, chosen, v, room = workspace(pairs, g.size)
     for i in range(len(rows)):
         sides(g, np.uint64(rows[i, 0]), pairs, top, dots, chosen, v, room)
         agrees[i] = chosen[rows[i, 1] >> 1] == rows[i, 1]
