@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 import hushprice as hp
-from benchmarks import bounds
+from benchmarks import bounds, private
 from benchmarks.common import Count, Rows, Workers, build, console, report
 from benchmarks.published import DIMS, HORIZON, REPLICATIONS, SLOPES, TABLE
 from hushprice.cli.show import progress_bar
@@ -20,6 +20,7 @@ from hushprice.simulation import scale
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.add_typer(bounds.app)
+app.add_typer(private.app)
 
 
 @app.command()
@@ -227,12 +228,15 @@ def everything(replications: Count = 200) -> None:
     speed()
     mle()
     bounds.seconds()
+    private.seconds()
+    private.noise()
     bounds.variants()
     bounds.drift()
     bounds.lower()
     bounds.adversarial()
     bounds.supcb()
     greedy()
+    private.private()
     scaling()
     memory()
     table(replications)

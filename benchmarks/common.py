@@ -24,8 +24,8 @@ def build(name: str, dim: int, **options: Any) -> hp.policies.Policy:
     return hp.policies.build(name, family="logistic", dim=dim, prices=(0, 3), **options)
 
 
-def report(name: str, title: str, rows: Rows) -> None:
-    """Print rows as a table and keep them as CSV."""
+def report(name: str, title: str, rows: Rows, *, kept: Rows | None = None) -> None:
+    """Print rows as a table and keep them, or all of ``kept``, as CSV."""
     table = Table(title=title, title_justify="left")
     for column in rows[0]:
         table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")
@@ -36,7 +36,7 @@ def report(name: str, title: str, rows: Rows) -> None:
     with (OUT / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(rows if kept is None else kept)
 
 
 def _plain(value: Any) -> str:

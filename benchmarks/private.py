@@ -1,0 +1,105 @@
+"""Private policies: what privacy costs, under the paper's oracle Theta and under one that a user can know; seconds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import partial
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import hushprice as hp
+from benchmarks.common import Count, Rows, Workers, build, console, report
+from hushprice.cli.show import progress_bar
+
+app = typer.Typer()
+PUBLIC = 0.1
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ETC-LDP, L2Ball": ("etc-ldp", {}),
+    "ETC-LDP, PrivUnit": ("etc-ldp", {"noise": "privunit"}),
+    "Approx 1e-3": ("etc-ldp-approx", {"delta": 1e-3}),
+    "Approx 1e-3, paper's sigma": ("etc-ldp-approx", {"delta": 1e-3, "calibration": "paper"}),
+    "Mixed 10%, L2Ball": ("etc-ldp-mixed", {}),
+    "Mixed 10%, PrivUnit": ("etc-ldp-mixed", {"noise": "privunit"}),
+}
+Markets = Annotated[str, typer.Option(help="Markets, as s1,s2.")]
+
+
+def theta_of(kind: str, market: hp.Market) -> dict[str, Any]:
+    """Theta: the paper's ball at the truth, or one at 0 that a user can know."""
+    if kind == "oracle":
+        return {"centre": market.theta, "radius": math.sqrt(market.dim)}
+    return {"radius": 4.0 if market.name == "s1" else 2.0 * math.sqrt(2.0 * market.dim)}
+
+
+@app.command()
+def private(replications: Count = 50, workers: Workers = -1, markets: Markets = "s1,s2") -> None:
+    """Regrets of the private policies: S1 and S2, T = 1e5 and 5e5, d = 1, 4, 6, epsilon = 1, 4."""
+    cells = list(itertools.product((1, 4, 6), (100_000, 500_000), (1.0, 4.0), ("oracle", "zero"), ("paper", "centred")))
+    for name in markets.split(","):
+        rows: Rows = []
+        with progress_bar(console, len(cells)) as advance:
+            for d, T, epsilon, theta, score in cells:
+                market = hp.markets.build(name, dim=d, public=PUBLIC)
+                simulate = partial(
+                    hp.simulate, market=market, horizon=T, replications=replications, seed=6, workers=workers
+                )
+                row: dict[str, Any] = {"d": d, "T": T, "epsilon": epsilon, "Theta": theta, "score": score}
+                row["ETC"] = float(simulate(build("etc", d, horizon=T, ridge=0.1)).regret.mean())
+                given = {"horizon": T, "epsilon": epsilon, "z_max": market.z_max(), "score": score}
+                for label, (policy, options) in KINDS.items():
+                    if options.get("calibration") == "paper" and epsilon > 1.0:
+                        row |= {label: "", f"{label}, se": ""}
+                        continue
+                    s = simulate(build(policy, d, **given, **theta_of(theta, market), **options)).summary()
+                    row |= {label: s.mean, f"{label}, se": s.se}
+                rows.append(row)
+                report(f"private-{name}", f"{name}, {replications} replications", rows[-1:], kept=rows)
+                advance(1)
+
+
+@app.command(name="private-seconds")
+def seconds(repeats: Annotated[int, typer.Option(help="Runs of each; the median is told.")] = 7) -> None:
+    """One replication of 900 000 rounds at d = 6, one core."""
+    T, d = 900_000, 6
+    market = hp.markets.s1(dim=d, public=PUBLIC)
+    rows: Rows = []
+    for epsilon in (1.0, 4.0):
+        for label, (name, options) in KINDS.items():
+            if options.get("calibration") == "paper":
+                continue
+            policy = build(name, d, horizon=T, epsilon=epsilon, z_max=2.0, radius=4.0, **options)
+            hp.simulate(policy, market, horizon=1000, replications=1)
+            runs = hp.simulate(policy, market, horizon=T, replications=repeats, seed=1)
+            rows.append(
+                {
+                    "policy": label, "epsilon": epsilon, "experiments": int(runs.exploration.mean() * T),
+                    "median s": float(np.median(runs.seconds)), "slowest s": float(runs.seconds.max()),
+                }
+            )  # fmt: skip
+    report("private-seconds", f"S1, d = {d}, T = {T:,}", rows)
+
+
+@app.command(name="noise")
+def noise() -> None:
+    """Squared error of the mechanisms at clip 1, next to the ideal cap's."""
+    from hushprice.privacy import Gaussian, L2Ball, PrivUnit
+    from hushprice.privacy.caps import ideal_cap
+
+    rows: Rows = []
+    for n in (2, 8, 12, 50):
+        for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0):
+            ball, cap = (kind(epsilon=epsilon, clip=1.0, dim=n) for kind in (L2Ball, PrivUnit))
+            gauss = Gaussian(epsilon=epsilon, delta=1e-3, clip=1.0, dim=n)
+            assert isinstance(cap, PrivUnit)
+            rows.append(
+                {
+                    "n": n, "epsilon": epsilon, "L2Ball": ball.worst_squared_error, "PrivUnit": cap.worst_squared_error,
+                    "ideal cap": ideal_cap(epsilon, n).squared_length, "Gaussian 1e-3": gauss.worst_squared_error,
+                    "PrivUnit / L2Ball": cap.worst_squared_error / ball.worst_squared_error,
+                    "pairs": cap.pairs, "top": cap.top,
+                }
+            )  # fmt: skip
+    report("noise", "Worst squared error at clip 1", rows)
