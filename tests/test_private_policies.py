@@ -245,11 +245,11 @@ def test_the_server_and_its_surroundings_hold_no_raw_data(
         z, public = rng.uniform(0.1, 0.9, 3), t % 4 == 0
         offer = pricer.offer(z, public=public)
         if not (public and "mixed" in name):
-            secrets |= {float(v) for v in z} | ({offer.price} if offer.experiment else set())
+            secrets |= {float(v) for v in z} | ({offer.price} - set(policy.prices))
         texts.append(repr(offer))
         pricer.observe(offer, float(rng.random() < 0.5))
     waiting = pricer.offer(z := rng.uniform(0.1, 0.9, 3))
-    secrets |= {float(v) for v in z}
+    secrets |= {float(v) for v in z} | ({waiting.price} - set(policy.prices))
     calls: tuple[Callable[[], object], ...] = (
         lambda: pricer.offer([*z[:2], math.nan]),
         lambda: pricer.offer([*z, 1.0]),

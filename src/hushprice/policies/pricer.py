@@ -107,7 +107,7 @@ class Pricer:
         )
         self._server.advance(1)
         self._runs[-1][1] += 1
-        self._open[offer.id] = replace(offer, z=None) if self.policy.private else offer
+        self._open[offer.id] = self._forget(offer) if self.policy.private else offer
         if len(self._open) > self.patience:
             del self._open[next(iter(self._open))]
         return offer
@@ -127,9 +127,9 @@ class Pricer:
         known = self._open.get(int(key))
         if known is None:
             return False
-        if isinstance(offer, Offer) and (offer.price != known.price or not self._same_context(offer, known)):
-            raise InvalidInput(f"Offer {key} was made by another pricer: its price or context differs from ours.")
         told = offer if isinstance(offer, Offer) and self.policy.private else known
+        if isinstance(offer, Offer) and not self._ours(offer, known):
+            raise InvalidInput(f"Offer {key} was made by another pricer: its price or context differs from ours.")
         if known.stage:
             if told.z is None:
                 raise InvalidInput(
@@ -152,8 +152,19 @@ class Pricer:
             ) from None
         return context.reshape(1, -1).copy()
 
-    def _same_context(self, offer: Offer, known: Offer) -> bool:
-        return known.z is None or (offer.z is not None and np.array_equal(offer.z, known.z))
+    def _forget(self, offer: Offer) -> Offer:
+        """What is kept of a private customer's offer: its id, and that an outcome is waited for."""
+        return replace(offer, price=self.policy.prices[0], z=None, params=self._nothing())
+
+    def _nothing(self) -> Params:
+        """Params of which nothing is used."""
+        return Params(version=0, phase=Phase.FIXED, theta=np.zeros(2 * self.policy.dim))
+
+    def _ours(self, offer: Offer, known: Offer) -> bool:
+        """Whether an offer is the one we made, as far as we kept it."""
+        if self.policy.private:
+            return offer.stage == known.stage
+        return offer.price == known.price and offer.z is not None and np.array_equal(offer.z, known.z)  # type: ignore[arg-type]
 
     def _made(self, key: int) -> bool:
         return key != 0 and any(first <= key < after for first, after in self._runs)
@@ -239,7 +250,7 @@ class Pricer:
             raise SnapshotError("Its open offers make no sense.")
         if not all(map(self._made, ids.tolist())) or not ((prices >= low) & (prices <= high)).all():
             raise SnapshotError("It waits for offers that were never made.")
-        then = Params(version=0, phase=Phase.FIXED, theta=np.zeros(2 * self.policy.dim))
+        then = self._nothing()
         for i in range(n):
             key, stage = int(ids[i]), int(stages[i])
             row = None if private else z[i : i + 1]

@@ -204,7 +204,7 @@ class ETCLDPMixed(_KnownHorizon, MixedLDP):
 
     >>> policy = ETCLDPMixed(family="logistic", dim=4, prices=(0, 3), horizon=100_000, epsilon=1.0, z_max=2.0)
     >>> policy.episode(1)[0], policy.experiments(1, 0.0), policy.experiments(1, 0.1)
-    (633, 29126, 25543)
+    (633, 29126, 25545)
     """
 
     name: ClassVar[str] = "etc-ldp-mixed"

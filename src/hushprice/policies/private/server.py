@@ -132,7 +132,7 @@ class MixedServer(SGDServer[MixedReports]):
 
     def __init__(self, policy: MixedLDP) -> None:
         d = policy.dim
-        self._z, self._price, self._y = np.empty((64, d)), np.empty(64), np.empty(64)
+        self._z, self._price, self._y = np.zeros((64, d)), np.zeros(64), np.zeros(64)  # never memory used before
         self.publics = 0
         self._final: Array | None = None
         super().__init__(policy)
@@ -194,7 +194,7 @@ class MixedServer(SGDServer[MixedReports]):
         if self.publics + n > size:
             size = max(2 * size, self.publics + n)
             kept = self.records
-            self._z, self._price, self._y = np.empty((size, self.policy.dim)), np.empty(size), np.empty(size)
+            self._z, self._price, self._y = np.zeros((size, self.policy.dim)), np.zeros(size), np.zeros(size)
             m = self.publics
             self._z[:m], self._price[:m], self._y[:m] = kept.z, kept.price, kept.y
         new = slice(self.publics, self.publics + n)
