@@ -138,12 +138,10 @@ def plain_report(config: dict[str, Any], g: list[float], words: list[int]) -> di
         total += (x / largest) * (x / largest) if largest else 0.0
     norm, clip = largest * math.sqrt(total), config["clip"]
     if config["name"] == "gaussian":
-        shrink, step = (clip / norm if norm > clip else 1.0), config["sd"] / 64.0
-        return {
-            "grid": [
-                math.floor(x * shrink / step + 64.0 * plain_normal(w) + 0.5) for x, w in zip(g, words, strict=True)
-            ]
-        }
+        step = config["sd"] / 64.0
+        if norm > clip:
+            g = [(x / largest) * (clip / math.sqrt(total)) for x in g]
+        return {"grid": [math.floor(x / step + 64.0 * plain_normal(w) + 0.5) for x, w in zip(g, words, strict=True)]}
     pairs, top = config.get("pairs", 1), config.get("top", 1)
     dots = []
     for i in range(pairs):
@@ -630,8 +628,11 @@ def test_low_bits() -> None:
     assert low_bits(np.array([0.5, -3.0, 2.0**-30 + 1.0, 0.0])).tolist() == [-1.0, 0.0, -30.0, 2000.0]
 
 
-def test_kernel_length_does_not_overflow() -> None:
-    assert kernel.length(np.array([3e200, 4e200])) == pytest.approx(5e200)
-    assert kernel.length(np.array([3e-200, 4e-200])) == pytest.approx(5e-200)
-    assert kernel.length(np.zeros(3)) == 0.0
+def test_the_largest_and_smallest_vectors_are_clipped_like_any_other() -> None:
+    for g, length in ((np.array([3e200, 4e200]), 5e200), (np.array([3e-200, 4e-200]), 5e-200), (np.zeros(3), 0.0)):
+        largest, root = kernel.size(g)
+        assert largest * root == pytest.approx(length)
+    mechanism = Gaussian(epsilon=8.0, delta=1e-3, clip=1.0, dim=3)
+    ordinary, huge = (mechanism.privatize(s * np.ones(3), UnsafeSeed(1)) for s in (2.0, 1.7e308))
+    assert ordinary == huge
     assert hp.privacy is privacy

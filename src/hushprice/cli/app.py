@@ -203,33 +203,47 @@ def demo(
     seed: SeedOption = 0,
     workers: Workers = -1,
 ) -> None:
-    """Compare the policies on two markets: a table, pictures, JSON and CSV, in about a minute."""
+    """Compare the policies on three markets: tables, pictures, JSON and CSV, in about a minute."""
     console = Console()
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise InvalidInput(f"The folder {out} cannot be made: {problem.strerror}. Pass another with --out.") from None
-    stories = (
+    stories: tuple[tuple[str, dict[str, Any], int, list[str], str], ...] = (
         (
             "wide",
+            {"market": "wide", "dim": 4, "horizon": 50_000},
+            40,
             ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "fixed-price"],
             "Customers differ, so the right price differs: learning beats even the best single price.",
         ),
         (
             "s2",
+            {"market": "s2", "dim": 4, "horizon": 50_000},
+            40,
             ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "greedy"],
             "Here one price is right for everyone, but a seller who never experiments need not find it.",
         ),
+        (
+            "privacy",
+            {"market": "s1", "dim": 2, "horizon": 200_000, "public": 0.1},
+            20,
+            ["etc", "etc-ldp:epsilon=4,noise=privunit", "etc-ldp:epsilon=1", "etc-ldp-mixed:epsilon=1", "random-price"],
+            "What it costs to learn from randomised reports alone; in the mixed one a tenth send raw records.",
+        ),
     )
-    for name, words, story in stories:
-        study = Study.of(words, market=name, dim=4, family="logistic", horizon=50_000)
-        console.print(f"\n[bold]Market {name}[/bold], d = 4, 50 000 customers, 40 replications. {story}")
-        with progress_bar(console, len(words) * 40) as advance:
+    for name, world, runs, words, story in stories:
+        study = Study.of(words, family="logistic", **world)
+        console.print(
+            f"\n[bold]Market {world['market']}[/bold], d = {world['dim']}, {world['horizon']:,} customers, "
+            f"{runs} replications. {story}"
+        )
+        with progress_bar(console, len(words) * runs) as advance:
             results = compare(
                 study.policies,
                 study.market,
-                horizon=50_000,
-                replications=40,
+                horizon=world["horizon"],
+                replications=runs,
                 seed=seed,
                 workers=workers,
                 progress=advance,
@@ -242,7 +256,11 @@ def demo(
         except OSError as problem:
             raise HushpriceError(f"The results cannot be written to {out}: {problem.strerror}.") from problem
     console.print("\nRegret is revenue lost against knowing demand. 'fixed-price' is the best single price, known in")
-    console.print("advance; 'semi-myopic' varies every price a little, so all its rounds count as explored.")
+    console.print(
+        "advance; 'semi-myopic' varies every price a little, so all its rounds count as explored. 'epsilon' is"
+    )
+    console.print("what one report may give away: at 1 no report is more than e = 2.7 times likelier from one customer")
+    console.print("than from another.")
     console.print(f"Pictures and tables are in [bold]{escape(str(out))}/[/bold]: start with wide.png.")
     console.print(f"Next: [bold]{escape(_command())} compare --market s1 --dim 9 --plot s1.png[/bold]")
 

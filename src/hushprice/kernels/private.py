@@ -35,17 +35,17 @@ def gradient(code, theta, z, price, y, shift, factor, g):
 
 
 @inlined
-def length(g):
-    """|g| without overflow."""
+def size(g):
+    """(L, R) with L = max |g_i| and |g| = L R, without overflow."""
     largest = 0.0
     for i in range(g.size):
         largest = max(largest, abs(g[i]))
     if largest == 0.0:
-        return 0.0
+        return 0.0, 0.0
     total = 0.0
     for i in range(g.size):
         total += (g[i] / largest) * (g[i] / largest)
-    return largest * math.sqrt(total)
+    return largest, math.sqrt(total)
 
 
 @compiled
@@ -56,9 +56,7 @@ def sides(g, seed, pairs, top, dots, chosen, v, room):
     first ones where equal): chosen[i] is its index 2 i or 2 i + 1, or -1. There are always exactly ``top`` of them,
     however the products are rounded.
     """
-    largest = 0.0
-    for k in range(g.size):
-        largest = max(largest, abs(g[k]))
+    largest, _ = size(g)
     for i in range(pairs):
         direction(seed, i, v, room)
         dot = 0.0
@@ -106,12 +104,13 @@ def privatize(kind, pairs, top, coin, clip, step, g, words, row, dots, chosen, v
     DIRECTIONS takes the words (seed, flip, coin, place), the last one only if there is more than one pair. GRID takes
     one word a coordinate.
     """
-    norm = length(g)
+    largest, root = size(g)
+    norm = largest * root
     if kind == GRID:
-        shrink = clip / norm if norm > clip else 1.0
         normals(words, v)
         for i in range(g.size):
-            row[i] = math.floor(g[i] * shrink / step + CELLS * v[i] + 0.5)
+            value = g[i] if norm <= clip else (g[i] / largest) * (clip / root)
+            row[i] = math.floor(value / step + CELLS * v[i] + 0.5)
         return
     seed = words[0]
     sides(g, seed, pairs, top, dots, chosen, v, room)

@@ -128,7 +128,8 @@ class _Directions(VectorMechanism):
             for place, k in enumerate(sorted(group)):
                 words = _ceil_part(place + 1, len(group)) - _ceil_part(place, len(group))  # that name this place
                 chances[k] = Fraction(coin * words, WORD * WORD)
-        flip = Fraction(math.ceil(Fraction(0.5 * (1.0 - min(kernel.length(x) / self.clip, 1.0))) * 2**53), 2**53)
+        largest, root = kernel.size(x)
+        flip = Fraction(math.ceil(Fraction(0.5 * (1.0 - min(largest * root / self.clip, 1.0))) * 2**53), 2**53)
         return [(1 - flip) * chances[k] + flip * chances[k ^ 1] for k in range(2 * pairs)]
 
     def possible(self, rows: Rows) -> npt.NDArray[np.bool_]:
