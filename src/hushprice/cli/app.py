@@ -255,12 +255,11 @@ def demo(
             (out / f"{name}.csv").write_text(results.to_csv(), encoding="utf-8")
         except OSError as problem:
             raise HushpriceError(f"The results cannot be written to {out}: {problem.strerror}.") from problem
-    console.print("\nRegret is revenue lost against knowing demand. 'fixed-price' is the best single price, known in")
     console.print(
-        "advance; 'semi-myopic' varies every price a little, so all its rounds count as explored. 'epsilon' is"
+        "\nRegret is revenue lost against knowing demand. 'fixed-price' is the best single price, known in advance; "
+        "'semi-myopic' varies every price a little, so all its rounds count as explored. 'epsilon' is what one private "
+        "report may give away: at 1 no report is more than 2.7 times as likely from one customer as from another."
     )
-    console.print("what one report may give away: at 1 no report is more than e = 2.7 times likelier from one customer")
-    console.print("than from another.")
     console.print(f"Pictures and tables are in [bold]{escape(str(out))}/[/bold]: start with wide.png.")
     console.print(f"Next: [bold]{escape(_command())} compare --market s1 --dim 9 --plot s1.png[/bold]")
 
