@@ -204,12 +204,49 @@ def test_demo_leaves_pictures_and_tables(tmp_path: Path) -> None:
     result = shell("demo", "--out", str(tmp_path / "demo"))
     assert result.returncode == 0, result.stderr
     assert sorted(f.name for f in (tmp_path / "demo").iterdir()) == [
-        f"{m}.{e}" for m in ("s2", "wide") for e in ("csv", "json", "png")
+        f"{name}.{kind}" for name in ("privacy", "s2", "wide") for kind in ("csv", "json", "png")
     ]
-    assert "greedy" in result.stdout
     data = json.loads((tmp_path / "demo" / "wide.json").read_text())
     assert data["etc"]["summary"]["mean"] < data["fixed-price"]["summary"]["mean"]
 
 
 def test_version() -> None:
     assert run("--version").startswith("hushprice 0.")
+
+
+def test_audit_prints_a_verdict_and_fails_when_a_control_slips_through() -> None:
+    """With enough reports every control is caught; with few some are not, and the command says so by its exit code."""
+    few = shell("audit", "l2-ball", "randomized-response", "--samples", "3000", "--dim", "2", "--unsafe-seed", "1")
+    assert few.returncode == 1
+    assert "Not caught: gaussian, sensitivity C" in " ".join(few.stdout.split())
+    honest = shell("audit", "l2-ball", "--samples", "3000", "--dim", "2", "--no-controls", "--unsafe-seed", "1")
+    assert honest.returncode == 0
+    assert "No claim was broken." in honest.stdout
+    rows = json.loads(shell("audit", "gaussian", "--samples", "2000", "--no-controls", "--json").stdout)
+    assert rows[0]["mechanism"] == "gaussian"
+    assert rows[0]["certified_epsilon"] <= rows[0]["claimed_epsilon"] == 1.0
+    table = shell("audit", "privunit", "--samples", "2000", "--no-controls", "--csv").stdout.splitlines()
+    assert table[0].startswith("mechanism,wrong_on_purpose,claimed_epsilon")
+
+
+def test_private_policies_on_the_command_line() -> None:
+    word = "etc-ldp-mixed:epsilon=4,centre=truth,radius=2,experiment_prices=0:2"
+    result = shell("simulate", word, "-d", "2", "-T", "3000", "-n", "2", "--public", "0.5", "--json")
+    assert result.returncode == 0
+    assert json.loads(result.stdout)
+    told = shell("list", "etc-ldp")
+    assert "epsilon: needed" in told.stdout
+    assert "The paper's mechanism" in shell("list", "l2-ball").stdout
+    for words, text in (
+        (["simulate", "etc-ldp"], "also needs epsilon"),
+        (["simulate", "etc-ldp:epsilon=0"], "epsilon"),
+        (["simulate", "etc-ldp:epsilon=1", "--public", "2"], "public"),
+        (["simulate", "etc-ldp:epsilon=1", "--family", "poisson"], "demand_max"),
+        (["audit", "laplace"], "no mechanism called"),
+        (["audit", "--epsilon", "-1"], "epsilon"),
+        (["audit", "--samples", "3"], "samples"),
+    ):
+        failed = shell(*words)
+        assert failed.returncode != 0
+        assert text in " ".join(failed.stderr.split())
+        assert "Traceback" not in failed.stderr
