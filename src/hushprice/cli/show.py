@@ -135,9 +135,9 @@ def show_audits(console: Console, results: Sequence[tuple[Audit, bool]], output:
     broken = [found.mechanism for found, honest in results if honest and not found.passed]
     missed = [found.mechanism for found, honest in results if not honest and found.passed]
     if broken:
-        console.print(f"[bold red]Broken: {escape(', '.join(broken))}.[/bold red] The claim does not hold.")
+        console.print(f"[bold red]Broken: {escape('; '.join(broken))}.[/bold red] The claim does not hold.")
     if missed:
-        console.print(f"[bold red]Not caught: {escape(', '.join(missed))}.[/bold red] Use more --samples.")
+        console.print(f"[bold red]Not caught: {escape('; '.join(missed))}.[/bold red] Use more --samples.")
     if not broken and not missed:
         caught = ", and every mechanism that is wrong on purpose was caught" if not results[-1][1] else ""
         console.print(f"No claim was broken{caught}.")
