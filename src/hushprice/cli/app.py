@@ -17,7 +17,28 @@ from rich.markup import escape
 from rich.table import Table
 
 from hushprice import markets, plots, policies, privacy, theory
-from hushprice.cli.show import Output, progress_bar, show, show_audits, show_scaling
+from hushprice.cli import audit, demo
+from hushprice.cli.options import (
+    AsCsv,
+    AsJson,
+    Cost,
+    Dim,
+    Engine,
+    FamilyName,
+    Horizon,
+    Load,
+    MarketName,
+    Plot,
+    PolicyWord,
+    PolicyWords,
+    Prices,
+    Public,
+    RateName,
+    Replications,
+    SeedOption,
+    Workers,
+)  # fmt: skip
+from hushprice.cli.show import Output, progress_bar, show, show_scaling
 from hushprice.cli.words import Study, check_words, load_policies, options_of, whole_numbers
 from hushprice.errors import HushpriceError, InvalidInput, positive_int
 from hushprice.simulation import check_grid, compare, scale
@@ -30,44 +51,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-
-PolicyWord = Annotated[
-    str,
-    typer.Argument(help="A policy, with options after a colon: etc, mle-cycle:variant=original,ridge=0.1"),
-]
-PolicyWords = Annotated[
-    list[str],
-    typer.Argument(
-        help="Policies, with options after a colon. Default: a choice of those that learn.", show_default=False
-    ),
-]
-MarketName = Annotated[str, typer.Option("--market", "-m", help="Market: s1, s2, wide, a1, a2 or lower-bound.")]
-Dim = Annotated[int, typer.Option("--dim", "-d", help="Number d of features.")]
-FamilyName = Annotated[
-    str | None,
-    typer.Option("--family", help="True demand: logistic, linear or poisson.", show_default="the market's"),
-]
-Horizon = Annotated[int, typer.Option("--horizon", "-T", help="Customers per replication.")]
-Replications = Annotated[int, typer.Option("--replications", "-n", help="Replications.")]
-SeedOption = Annotated[int, typer.Option("--seed", "-s", help="Seed: same seed, same customers, same numbers.")]
-Workers = Annotated[int, typer.Option("--workers", "-w", help="Processes; -1 for all cores.")]
-Engine = Annotated[str | None, typer.Option("--engine", help="dask://host:port to run on a Dask cluster.")]
-Prices = Annotated[
-    tuple[float, float] | None, typer.Option("--prices", help="Lowest and highest price.", show_default="the market's")
-]
-Cost = Annotated[float, typer.Option("--cost", help="Unit cost: (price - cost) times demand is earned.")]
-Public = Annotated[
-    float, typer.Option("--public", help="Share of customers who agree to send raw records (etc-ldp-mixed).")
-]
-Load = Annotated[
-    Path | None, typer.Option("--load", help="A Python file that registers policies or markets of your own.")
-]
-RateName = Annotated[
-    str | None, typer.Option("--rate", help="Draw this bound of the theory too: minimax, etc, supcb or ucb.")
-]
-Plot = Annotated[Path | None, typer.Option("--plot", "-p", help="Draw to this file (.png, .svg or .pdf).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")]
+app.command(name="demo")(demo.demo)
 
 
 @app.command()
@@ -197,124 +181,7 @@ def scaling(
         console.print(f"Picture: {escape(str(plots.save(plots.growth(studies, rate=rate), plot)))}")
 
 
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for pictures and tables.")] = Path("hushprice-demo"),
-    seed: SeedOption = 0,
-    workers: Workers = -1,
-) -> None:
-    """Compare the policies on three markets: tables, pictures, JSON and CSV, in about a minute."""
-    console = Console()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InvalidInput(f"The folder {out} cannot be made: {problem.strerror}. Pass another with --out.") from None
-    stories: tuple[tuple[str, dict[str, Any], int, list[str], str], ...] = (
-        (
-            "wide",
-            {"market": "wide", "dim": 4, "horizon": 50_000},
-            40,
-            ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "fixed-price"],
-            "Customers differ, so the right price differs: learning beats even the best single price.",
-        ),
-        (
-            "s2",
-            {"market": "s2", "dim": 4, "horizon": 50_000},
-            40,
-            ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "greedy"],
-            "Here one price is right for everyone, but a seller who never experiments need not find it.",
-        ),
-        (
-            "privacy",
-            {"market": "s1", "dim": 2, "horizon": 200_000, "public": 0.1},
-            20,
-            ["etc", "etc-ldp:epsilon=4,noise=privunit", "etc-ldp:epsilon=1", "etc-ldp-mixed:epsilon=1", "random-price"],
-            "What it costs to learn from randomised reports alone; in the mixed one a tenth send raw records.",
-        ),
-    )
-    for name, world, runs, words, story in stories:
-        study = Study.of(words, family="logistic", **world)
-        console.print(
-            f"\n[bold]Market {world['market']}[/bold], d = {world['dim']}, {world['horizon']:,} customers, "
-            f"{runs} replications. {story}"
-        )
-        with progress_bar(console, len(words) * runs) as advance:
-            results = compare(
-                study.policies,
-                study.market,
-                horizon=world["horizon"],
-                replications=runs,
-                seed=seed,
-                workers=workers,
-                progress=advance,
-            )
-        show(console, results, Output.TABLE)
-        plots.save(plots.overview(results), out / f"{name}.png")
-        try:
-            (out / f"{name}.json").write_text(results.to_json() + "\n", encoding="utf-8")
-            (out / f"{name}.csv").write_text(results.to_csv(), encoding="utf-8")
-        except OSError as problem:
-            raise HushpriceError(f"The results cannot be written to {out}: {problem.strerror}.") from problem
-    console.print(
-        "\nRegret is revenue lost against knowing demand. 'fixed-price' is the best single price, known in advance; "
-        "'semi-myopic' varies every price a little, so all its rounds count as explored. 'epsilon' is what one private "
-        "report may give away: at 1 no report is more than 2.7 times as likely from one customer as from another."
-    )
-    console.print(f"Pictures and tables are in [bold]{escape(str(out))}/[/bold]: start with wide.png.")
-    console.print(f"Next: [bold]{escape(_command())} compare --market s1 --dim 9 --plot s1.png[/bold]")
-
-
-@app.command(name="audit")
-def audit_command(
-    mechanism: Annotated[
-        list[str],
-        typer.Argument(
-            help="Mechanisms: l2-ball, privunit, gaussian, randomized-response.", show_default="all of them"
-        ),
-    ] = [],  # noqa: B006 (Typer wants a list)
-    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Claimed epsilon.")] = 1.0,
-    delta: Annotated[float, typer.Option("--delta", help="Claimed delta, of the Gaussian.")] = 1e-3,
-    dim: Annotated[int, typer.Option("--dim", "-n", help="Length of the vectors: 2 d for d features.")] = 4,
-    samples: Annotated[int, typer.Option("--samples", help="Reports of each input.")] = 200_000,
-    confidence: Annotated[float, typer.Option("--confidence", help="Of all that is certified, together.")] = 0.999,
-    with_controls: Annotated[
-        bool, typer.Option("--controls/--no-controls", help="Also attack mechanisms that are wrong on purpose.")
-    ] = True,
-    unsafe_seed: Annotated[
-        int | None, typer.Option("--unsafe-seed", help="Repeatable noise instead of the operating system's.")
-    ] = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
-) -> None:
-    """Attack the privacy mechanisms: certified lower bounds on epsilon, next to what is claimed.
-
-    Mechanisms that are wrong on purpose must be caught; the command fails if one is not, or if a claim is broken.
-
-    Example: hushprice audit l2-ball privunit --epsilon 2 --samples 20000
-    """
-    output = Output.choose(json, csv)
-    names = mechanism or list(privacy.REGISTRY)
-    subjects = [(name, _mechanism(name, epsilon, delta, dim), True) for name in names]
-    if with_controls:
-        wrong = privacy.controls(epsilon=epsilon, delta=delta, clip=1.0, dim=dim)
-        subjects += [(control.name, control, False) for control in wrong]
-    console = Console(stderr=output is not Output.TABLE)
-    entropy = None if unsafe_seed is None else privacy.UnsafeSeed(unsafe_seed)
-    results = []
-    total = sum(len(subject.extremes()) for _, subject, _ in subjects)
-    with progress_bar(console, total, doing="attacking", things="pairs of inputs") as advance:
-        for _, subject, honest in subjects:
-            found = privacy.audit(subject, samples=samples, confidence=confidence, rng=entropy, progress=advance)
-            results.append((found, honest))
-    show_audits(console, results, output)
-    if any(found.passed is not honest for found, honest in results):
-        raise typer.Exit(1)
-
-
-def _mechanism(name: str, epsilon: float, delta: float, dim: int) -> privacy.Mechanism:
-    options: dict[str, Any] = {"epsilon": epsilon, "clip": 1.0, "dim": dim, "delta": delta}
-    known = {f.name for f in dataclasses.fields(privacy.get(name)) if f.init}  # type: ignore[arg-type]
-    return privacy.build(name, **{key: value for key, value in options.items() if key in known})
+app.command(name="audit")(audit.audit)
 
 
 @app.command(name="list")
@@ -371,12 +238,6 @@ def _check_picture(plot: Path | None, rate: str | None) -> None:
         theory.plain_rate(rate)
         if plot is None:
             raise InvalidInput("--rate is drawn in the picture: name its file with --plot.")
-
-
-def _command() -> str:
-    """How this command was called, for a hint that can be pasted."""
-    called = sys.argv[0]
-    return called if Path(called).name == "hushprice" else "hushprice"
 
 
 def _version(wanted: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 
@@ -15,7 +15,6 @@ from rich.table import Table
 
 from hushprice.errors import InvalidInput
 from hushprice.plots.figures import broken
-from hushprice.privacy import Audit, Guarantee
 from hushprice.simulation import Comparison, Scaling, csv_text
 
 
@@ -84,73 +83,6 @@ def show_scaling(console: Console, studies: Mapping[str, Scaling], output: Outpu
         console.print(table)
         slopes = [f"{name}^{slope:.2f}" + (f" (se {se:.2f})" if se == se else "") for name, slope, se in study.slopes()]
         console.print(f"  grows like {' '.join(slopes)} (log T)^{study.offset:g}\n", highlight=False)
-
-
-def show_audits(console: Console, results: Sequence[tuple[Audit, bool]], output: Output) -> None:
-    """Print what an attack certified, of mechanisms that should hold and of those wrong on purpose."""
-    rows = [
-        {
-            "mechanism": found.mechanism,
-            "wrong_on_purpose": not honest,
-            "claimed_epsilon": found.claimed.epsilon,
-            "claimed_delta": found.claimed.delta,
-            "certified_epsilon": found.epsilon,
-            "event": found.worst.event,
-            "inputs": found.worst.inputs,
-            "samples": found.samples,
-            "confidence": found.confidence,
-            "verdict": _verdict(found, honest),
-        }
-        for found, honest in results
-    ]
-    if output is Output.JSON:
-        typer.echo(json.dumps(rows, indent=2))
-        return
-    if output is Output.CSV:
-        typer.echo(csv_text(rows), nl=False)
-        return
-    one = results[0][0]
-    table = Table(
-        title=f"{one.samples:,} reports of each input, confidence {one.confidence:g} over each attack",
-        title_justify="left",
-    )
-    table.add_column("mechanism", style="bold", overflow="fold")
-    for heading in ("claimed", "certified"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict")
-    wide = console.width >= 110
-    if wide:
-        table.add_column("strongest event")
-    for k, ((found, honest), row) in enumerate(zip(results, rows, strict=True)):
-        if not honest and k and results[k - 1][1]:
-            table.add_section()
-        cells = [
-            escape(found.mechanism),
-            _guarantee(found.claimed),
-            f"at least {found.epsilon:.3f}",
-            str(row["verdict"]),
-        ]
-        table.add_row(*cells, *([escape(f"{found.worst.event}, {found.worst.inputs}")] if wide else []))
-    console.print(table)
-    broken = [found.mechanism for found, honest in results if honest and not found.passed]
-    missed = [found.mechanism for found, honest in results if not honest and found.passed]
-    if broken:
-        console.print(f"[bold red]Broken: {escape('; '.join(broken))}.[/bold red] The claim does not hold.")
-    if missed:
-        console.print(f"[bold red]Not caught: {escape('; '.join(missed))}.[/bold red] Use more --samples.")
-    if not broken and not missed:
-        caught = ", and every mechanism that is wrong on purpose was caught" if not results[-1][1] else ""
-        console.print(f"No claim was broken{caught}.")
-
-
-def _verdict(found: Audit, honest: bool) -> str:
-    if honest:
-        return "holds" if found.passed else "BROKEN"
-    return "NOT CAUGHT" if found.passed else "caught"
-
-
-def _guarantee(claimed: Guarantee) -> str:
-    return f"{claimed.epsilon:.4g}" + (f", {claimed.delta:g}" if claimed.delta else "")
 
 
 Row = dict[str, str]

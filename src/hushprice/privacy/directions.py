@@ -28,7 +28,6 @@ import numpy.typing as npt
 from hushprice.errors import Array, InvalidInput, positive_int
 from hushprice.kernels import private as kernel
 from hushprice.privacy.caps import best_cap, mean_product, top_products
-from hushprice.privacy.guarantee import Guarantee, Loss
 from hushprice.privacy.mechanism import Rows, VectorMechanism
 
 WORD = 2**64
@@ -79,14 +78,6 @@ class _Directions(VectorMechanism):
     def shape(self) -> tuple[int, int]:
         """(J, m): pairs of directions, and how many of them count as agreeing."""
         raise NotImplementedError
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return Guarantee(self.epsilon)
-
-    @property
-    def loss(self) -> Loss:
-        return Loss(epsilon=self.epsilon)
 
     @property
     def words(self) -> int:

@@ -73,14 +73,14 @@ class Mechanism(ABC):
     dim: int
 
     @property
-    @abstractmethod
     def guarantee(self) -> Guarantee:
-        """What one report gives away, exactly as it is sent."""
+        """What one report gives away, exactly as it is sent: epsilon, unless a mechanism says otherwise."""
+        return Guarantee(self.epsilon)
 
     @property
-    @abstractmethod
     def loss(self) -> Loss:
         """The same in a form that adds up over reports."""
+        return Loss(epsilon=self.epsilon)
 
     @property
     @abstractmethod

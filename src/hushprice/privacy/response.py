@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hushprice.errors import Array, InvalidInput
 from hushprice.privacy.directions import WORD, fair_coin
 from hushprice.privacy.entropy import Words
-from hushprice.privacy.guarantee import Guarantee, Loss, as_epsilon
+from hushprice.privacy.guarantee import as_epsilon
 from hushprice.privacy.mechanism import Mechanism, Rows
 
 
@@ -34,14 +34,6 @@ class RandomizedResponse(Mechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
         object.__setattr__(self, "coin", fair_coin(self.epsilon))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return Guarantee(self.epsilon)
-
-    @property
-    def loss(self) -> Loss:
-        return Loss(epsilon=self.epsilon)
 
     @property
     def words(self) -> int:

@@ -1,0 +1,39 @@
+"""Generic checks that every family, market, mechanism and policy must pass.
+
+``make test`` runs them on everything registered; a researcher can run them on a policy of their own:
+
+>>> from hushprice import checks, policies
+>>> policy = policies.ETCDoubling(family="logistic", dim=2, prices=(0, 3))
+>>> for check in checks.policy_checks():
+...     check(policy)
+"""
+
+from hushprice.checks.mechanisms import mechanism_checks
+from hushprice.checks.policies import (
+    HORIZON,
+    LiveLoop,
+    PolicyCheck,
+    check_batch_equals_live,
+    check_prices_in_range,
+    check_private_server_sees_no_raw_data,
+    policy_checks,
+    run_batch,
+    world_for,
+)
+from hushprice.checks.worlds import check_market_draws, family_checks, market_checks
+
+__all__ = [
+    "HORIZON",
+    "LiveLoop",
+    "PolicyCheck",
+    "check_batch_equals_live",
+    "check_market_draws",
+    "check_prices_in_range",
+    "check_private_server_sees_no_raw_data",
+    "family_checks",
+    "market_checks",
+    "mechanism_checks",
+    "policy_checks",
+    "run_batch",
+    "world_for",
+]

@@ -1,0 +1,107 @@
+"""Checks that every privacy mechanism must pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from hushprice.checks.refusal import refused
+from hushprice.errors import Array
+from hushprice.privacy import Mechanism, Report, UnsafeSeed, VectorMechanism, audit
+
+
+def mechanism_checks() -> list[Callable[[Mechanism], None]]:
+    """The checks for a privacy mechanism."""
+    return [
+        check_mechanism_is_unbiased,
+        check_mechanism_squared_error,
+        check_mechanism_survives_an_audit,
+        check_mechanism_reports,
+        check_mechanism_refuses_bad_input,
+    ]
+
+
+def _inputs(mechanism: Mechanism) -> list[Array]:
+    """Inputs inside the ball, on it, outside and at its centre; or both answers."""
+    if not isinstance(mechanism, VectorMechanism):
+        return [np.array([0.0]), np.array([1.0])]
+    rng = np.random.default_rng(3)
+    directions = rng.standard_normal((4, mechanism.dim))
+    directions *= (mechanism.clip / np.linalg.norm(directions, axis=1))[:, None]
+    return [0.3 * directions[0], directions[1], 7.0 * directions[2], 0.0 * directions[3]]
+
+
+def _sampled(mechanism: Mechanism, g: Array, n: int) -> tuple[Array, Array]:
+    """(the clipped input, n decoded reports of it)."""
+    vectors = isinstance(mechanism, VectorMechanism)
+    rows = mechanism.privatize_many(np.tile(g, (n, 1)) if vectors else np.full(n, g[0]), UnsafeSeed(17))
+    return (mechanism.clipped(g) if isinstance(mechanism, VectorMechanism) else g), mechanism.decode_many(rows)
+
+
+def check_mechanism_is_unbiased(mechanism: Mechanism) -> None:
+    """Decoded reports have the (clipped) input as their mean (z tests, together two-sided error rate below 1e-4)."""
+    n = 60_000
+    for g in _inputs(mechanism):
+        target, values = _sampled(mechanism, g, n)
+        gaps = (values.mean(axis=0) - target) / (values.std(axis=0) / np.sqrt(n))
+        assert np.abs(gaps).max() < 5.5, f"the mean is {np.abs(gaps).max():.1f} standard errors off"
+
+
+def check_mechanism_squared_error(mechanism: Mechanism) -> None:
+    """E |report - g|^2 is as stated (z test, two-sided error rate below 1e-4), and never above the stated worst."""
+    n = 60_000
+    for g in _inputs(mechanism):
+        target, values = _sampled(mechanism, g, n)
+        errors = ((values - target) ** 2).sum(axis=1)
+        stated = mechanism.squared_error(float(np.linalg.norm(target)))
+        gap = errors.mean() - stated
+        assert abs(gap) < 5.0 * errors.std() / np.sqrt(n) + 1e-9 * stated, f"stated {stated}, found {errors.mean()}"
+        assert stated <= mechanism.worst_squared_error * (1.0 + 1e-12)
+
+
+def check_mechanism_survives_an_audit(mechanism: Mechanism) -> None:
+    """A short attack does not break the claim (error rate 1e-4)."""
+    found = audit(mechanism, samples=4000, confidence=1.0 - 1e-4, rng=UnsafeSeed(5))
+    assert found.passed, found.verdict
+    assert mechanism.loss.within(mechanism.guarantee), "the loss it is charged for exceeds the guarantee"
+
+
+def check_mechanism_reports(mechanism: Mechanism) -> None:
+    """Reports are whole numbers that survive JSON; what cannot be a report is refused; noise is fresh each time."""
+    g = _inputs(mechanism)[-1]
+    one = g if isinstance(mechanism, VectorMechanism) else bool(g[0])
+    report = mechanism.privatize(one)
+    again = Report.from_dict(json.loads(json.dumps(report.to_dict())))
+    assert again == report
+    np.testing.assert_array_equal(mechanism.decode(report), mechanism.decode(again))
+    assert mechanism.decode(report).shape == (mechanism.dim,)
+    many = np.tile(g, (5000, 1)) if isinstance(mechanism, VectorMechanism) else np.full(5000, g[0])
+    assert len(np.unique(mechanism.privatize_many(many, UnsafeSeed(1)), axis=0)) > 1, "the report does not vary"
+    assert mechanism.privatize(one, UnsafeSeed(1)) == mechanism.privatize(one, UnsafeSeed(1))
+    wrong: tuple[Any, ...] = (
+        None, "report", Report("other", report.values), Report(report.kind, (*report.values, 0)),
+        Report(report.kind, tuple(2**62 for _ in report.values)),
+    )  # fmt: skip
+    for bad in wrong:
+        refused(mechanism.decode, bad)
+
+
+def check_mechanism_refuses_bad_input(mechanism: Mechanism) -> None:
+    """Bad inputs are refused with a text that tells nothing of them; ordinary generators are not accepted."""
+    bad: tuple[Any, ...] = (
+        np.full(mechanism.dim, np.nan), np.full(mechanism.dim, np.inf), np.full(mechanism.dim + 1, 0.123456),
+        ["a"] * mechanism.dim, None, 0.123456,
+    )  # fmt: skip
+    for g in bad:
+        assert "0.123456" not in refused(mechanism.privatize, g), "the refusal tells the private input"
+    good = _inputs(mechanism)[-1]
+    one = good if isinstance(mechanism, VectorMechanism) else bool(good[0])
+    for source in (np.random.default_rng(1), 7, "seed"):
+        refused(mechanism.privatize, one, source)
+    for wrong in ({"epsilon": 0.0}, {"epsilon": -1.0}, {"epsilon": np.nan}, {"epsilon": 1e3}):
+        options = {f.name: getattr(mechanism, f.name) for f in fields(mechanism) if f.init}  # type: ignore[arg-type]
+        refused(type(mechanism), **(options | wrong))

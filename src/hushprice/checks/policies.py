@@ -1,0 +1,226 @@
+"""Checks that every policy must pass."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushprice import markets
+from hushprice.checks.refusal import refused
+from hushprice.errors import Array
+from hushprice.estimation import DRIFT_BOUND
+from hushprice.markets import Block, Market
+from hushprice.policies import Policy, Pricer, Records
+from hushprice.simulation import Trace, replicate, simulate, streams
+
+HORIZON = 700
+PolicyCheck = Callable[[Policy], None]
+
+
+def policy_checks() -> list[PolicyCheck]:
+    """The checks for a policy, of any family and dim, with prices within [0, 3]."""
+    return [
+        check_batch_equals_live,
+        check_same_seed_same_run,
+        check_prices_in_range,
+        check_snapshot_resumes_exactly,
+        check_late_repeated_and_missing_outcomes,
+        check_estimates_do_not_drift,
+        check_private_server_sees_no_raw_data,
+        check_config_round_trip,
+        check_refuses_bad_input,
+    ]
+
+
+def world_for(policy: Policy) -> Market:
+    """A market that fits the policy."""
+    return markets.s1(dim=policy.dim, family=policy.family, cost=policy.cost, public=0.3)
+
+
+def run_batch(policy: Policy, market: Market, *, horizon: int = HORIZON, seed: int = 5) -> Trace:
+    """One replication by the simulation engine, with every price and outcome."""
+    trace = Trace(np.empty(horizon), np.empty(horizon))
+    last = np.array([horizon], dtype=np.int64)
+    replicate(policy, market, horizon=horizon, seed=seed, replication=0, checkpoints=last, trace=trace)
+    return trace
+
+
+class LiveLoop:
+    """The same customers as :func:`run_batch`, sold to one at a time."""
+
+    def __init__(self, policy: Policy, market: Market, *, horizon: int = HORIZON, seed: int = 5) -> None:
+        contexts, demand, exploration, privacy, choices = streams(seed, 0)
+        who, what, agree = (np.random.default_rng(s) for s in (contexts, demand, choices))
+        blocks = list(market.blocks(who, what, horizon, choices=agree))
+        self.z = np.concatenate([block.z for block in blocks])
+        self.uniforms = np.concatenate([block.uniforms for block in blocks])
+        self.public = np.concatenate([block.public for block in blocks])
+        self.market, self.pricer = market, policy.start(seed=exploration, unsafe_privacy_seed=privacy)
+
+    def outcome(self, t: int, price: float) -> float:
+        """What customer t buys at this price."""
+        one = Block(self.market, self.z[t : t + 1], self.uniforms[t : t + 1])
+        return float(one.buy(slice(0, 1), np.array([price]))[0])
+
+    def run(self, start: int, stop: int) -> tuple[Array, Array]:
+        """Offer and observe at once, customers start to stop."""
+        prices, y = np.empty(stop - start), np.empty(stop - start)
+        for t in range(start, stop):
+            offer = self.pricer.offer(self.z[t], public=bool(self.public[t]))
+            prices[t - start], y[t - start] = offer.price, self.outcome(t, offer.price)
+            self.pricer.observe(offer, y[t - start])
+        return prices, y
+
+
+def check_batch_equals_live(policy: Policy) -> None:
+    """The simulation and a live loop give the same prices and outcomes, to the last bit."""
+    market = world_for(policy)
+    batch = run_batch(policy, market)
+    prices, y = LiveLoop(policy, market).run(0, HORIZON)
+    np.testing.assert_array_equal(batch.prices, prices)
+    np.testing.assert_array_equal(batch.y, y)
+
+
+def check_same_seed_same_run(policy: Policy) -> None:
+    """The same seed gives the same run; another gives other customers."""
+    market = world_for(policy)
+    first, second = (simulate(policy, market, horizon=HORIZON, replications=2, seed=3) for _ in range(2))
+    np.testing.assert_array_equal(first.paths, second.paths)
+    other = simulate(policy, market, horizon=HORIZON, replications=2, seed=4)
+    assert not np.array_equal(first.revenue, other.revenue), "another seed gave the same customers"
+
+
+def check_prices_in_range(policy: Policy) -> None:
+    """No price leaves the policy's range, whatever the outcomes."""
+    low, high = policy.prices
+    prices = run_batch(policy, world_for(policy)).prices
+    assert ((prices >= low) & (prices <= high)).all(), f"a price left [{low}, {high}]"
+    extreme = 1e3 * np.random.default_rng(0).standard_normal((50, policy.dim))
+    pricer = policy.start(seed=1)
+    for z in extreme:
+        offer = pricer.offer(z)
+        assert low <= offer.price <= high, f"a price left [{low}, {high}] for an extreme context"
+        pricer.observe(offer, 1.0)
+
+
+def check_snapshot_resumes_exactly(policy: Policy) -> None:
+    """Saved and loaded at several points, the future prices are those of a run never interrupted."""
+    market = world_for(policy)
+    whole, _ = LiveLoop(policy, market).run(0, HORIZON)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "pricer.hush"
+        for stop in (0, 1, 37, 300):
+            loop = LiveLoop(policy, market)
+            loop.run(0, stop)
+            loop.pricer.save(file)
+            loop.pricer = Pricer.load(file)
+            rest, _ = loop.run(stop, HORIZON)
+            np.testing.assert_array_equal(rest, whole[stop:])
+
+
+def check_late_repeated_and_missing_outcomes(policy: Policy) -> None:
+    """Outcomes may come late, out of order, twice or never; each counts at most once."""
+    market = world_for(policy)
+    loop = LiveLoop(policy, market)
+    rng = np.random.default_rng(0)
+    waiting: list[tuple[Any, float]] = []
+    counted = 0
+    for t in range(300):
+        offer = loop.pricer.offer(loop.z[t])
+        if rng.random() < 0.8:
+            waiting.append((offer, loop.outcome(t, offer.price)))
+        if len(waiting) > 20:
+            late, y = waiting.pop(int(rng.integers(len(waiting))))
+            assert loop.pricer.observe(late, y) is True, "a late outcome was not counted"
+            assert loop.pricer.observe(late.id, y) is False, "a repeated outcome was counted"
+            counted += 1
+    assert loop.pricer.waiting == 300 - counted
+
+
+def check_estimates_do_not_drift(policy: Policy) -> None:
+    """At random times of a run each running estimate is within the stated bound of a fresh exact fit of its records."""
+    loop = LiveLoop(policy, world_for(policy))
+    times = np.sort(np.random.default_rng(8).choice(HORIZON, size=5, replace=False))
+    for start, stop in zip((0, *times), (*times, HORIZON), strict=True):
+        loop.run(int(start), int(stop))
+        for estimator in loop.pricer._server.estimators:
+            drift = estimator.drift()
+            assert drift <= DRIFT_BOUND, f"after {stop} rounds an estimate is {drift:.2f} standard errors off"
+
+
+def check_private_server_sees_no_raw_data(policy: Policy) -> None:
+    """Nothing a private policy's server holds, saves or says has a context, price or outcome of a private customer."""
+    if not policy.private:
+        return
+    loop = LiveLoop(policy, world_for(policy))
+    secrets: list[float] = []
+    for t in range(300):
+        offer = loop.pricer.offer(loop.z[t], public=bool(loop.public[t]))
+        if not loop.public[t]:
+            secrets += [*loop.z[t], offer.price]
+        loop.pricer.observe(offer, loop.outcome(t, offer.price))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "pricer.hush"
+        waiting = loop.pricer.offer(loop.z[300])
+        secrets += [*loop.z[300], waiting.price]
+        loop.pricer.save(file)
+        saved = file.read_bytes()
+    server = loop.pricer._server
+    held = pickle.dumps((server, server.state(), server.params, loop.pricer._open))
+    for place, content in (("its snapshot", saved), ("its memory", held)):
+        for value in set(secrets) - set(policy.prices):  # the ends of the range are public
+            for form in (struct.pack("<d", value), struct.pack(">d", value), repr(float(value)).encode()):
+                assert form not in content, f"{place} holds the number {value!r} of a private customer"
+    raw = Records(loop.z[:1], np.ones(1), np.ones(1))
+    for wrong in (raw, None, loop.z):
+        refused(server.absorb, wrong)
+
+
+def check_config_round_trip(policy: Policy) -> None:
+    """The configuration survives as plain data."""
+    again = type(policy).from_config(policy.config())
+    assert again.config() == policy.config()
+
+
+def check_refuses_bad_input(policy: Policy) -> None:
+    """Bad contexts and outcomes are refused with a text, and change nothing."""
+    market = world_for(policy)
+    loop = LiveLoop(policy, market)
+    clean = LiveLoop(policy, market)
+    loop.run(0, 100)
+    clean.run(0, 100)
+    offer = loop.pricer.offer(loop.z[100])
+    clean_offer = clean.pricer.offer(clean.z[100])
+    d = policy.dim
+    contexts: tuple[Any, ...] = (
+        np.full(d, np.nan), np.full(d, np.inf), np.ones(d + 1), np.ones((1, d)), ["a"] * d, None, [],
+    )  # fmt: skip
+    for z in contexts:
+        refused(loop.pricer.offer, z)
+    for y in (np.nan, np.inf, "yes", None, [0, 1]):
+        refused(loop.pricer.observe, offer, y)
+    for key in (0, -1, 10**9, "1", None, 1.5):
+        refused(loop.pricer.observe, key, 0)
+    y = loop.outcome(100, offer.price)
+    assert loop.pricer.observe(offer, y)
+    assert clean.pricer.observe(clean_offer, y)
+    np.testing.assert_array_equal(loop.run(101, 300)[0], clean.run(101, 300)[0])
+    options = policy.config() | {"family": policy.family}
+    wrong_options: tuple[dict[str, Any], ...] = (
+        {"prices": (3, 0)}, {"prices": (1,)}, {"prices": (0, np.nan)}, {"dim": 0}, {"dim": 1.5}, {"ridge": -1},
+    )  # fmt: skip
+    for wrong in wrong_options:
+        refused(type(policy), **(options | wrong))
+    refused(policy.start, seed=-1)
+    run: dict[str, Any] = {"horizon": 10, "replications": 1}
+    wrong_runs: tuple[dict[str, Any], ...] = (
+        {"horizon": -5}, {"horizon": 0}, {"replications": 0}, {"workers": 0}, {"checkpoints": [0]}, {"seed": -1},
+    )  # fmt: skip
+    for wrong in wrong_runs:
+        refused(simulate, policy, market, **(run | wrong))
