@@ -6,9 +6,9 @@ Every refusal is a :class:`HushpriceError` (a ``ValueError``) whose text says wh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,10 @@ class HushpriceError(ValueError):
 
 class InvalidInput(HushpriceError):
     """An argument is out of its domain; nothing was changed."""
+
+
+class MissingOption(InvalidInput):
+    """Something that has no default was not given."""
 
 
 class NoMLE(HushpriceError):
@@ -46,6 +50,18 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> InvalidInput:
     close = get_close_matches(str(name).lower(), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return InvalidInput(f"There is no {kind} called {name!r}.{hint} Known: {', '.join(names)}.")
+
+
+T = TypeVar("T")
+
+
+def discreetly(check: Callable[[], T], text: str) -> T:
+    """The outcome of a check on private values. A refusal tells nothing of them, not even in its chain of causes."""
+    try:
+        return check()
+    except (HushpriceError, TypeError, ValueError, OverflowError):
+        pass
+    raise InvalidInput(f"{text} What was given is not told, as it is private.")
 
 
 LARGEST_COUNT = 2**53  # beyond it a float no longer counts by ones

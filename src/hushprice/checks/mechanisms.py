@@ -11,7 +11,7 @@ import numpy as np
 
 from hushprice.checks.refusal import refused
 from hushprice.errors import Array
-from hushprice.privacy import Mechanism, Report, UnsafeSeed, VectorMechanism, audit
+from hushprice.privacy import Mechanism, Report, UnsafeSeed, audit
 
 
 def mechanism_checks() -> list[Callable[[Mechanism], None]]:
@@ -26,20 +26,13 @@ def mechanism_checks() -> list[Callable[[Mechanism], None]]:
 
 
 def _inputs(mechanism: Mechanism) -> list[Array]:
-    """Inputs inside the ball, on it, outside and at its centre; or both answers."""
-    if not isinstance(mechanism, VectorMechanism):
-        return [np.array([0.0]), np.array([1.0])]
-    rng = np.random.default_rng(3)
-    directions = rng.standard_normal((4, mechanism.dim))
-    directions *= (mechanism.clip / np.linalg.norm(directions, axis=1))[:, None]
-    return [0.3 * directions[0], directions[1], 7.0 * directions[2], 0.0 * directions[3]]
+    """The inputs that are hardest to hide."""
+    return [g for _, *pair in mechanism.extremes() for g in pair]
 
 
 def _sampled(mechanism: Mechanism, g: Array, n: int) -> tuple[Array, Array]:
     """(the clipped input, n decoded reports of it)."""
-    vectors = isinstance(mechanism, VectorMechanism)
-    rows = mechanism.privatize_many(np.tile(g, (n, 1)) if vectors else np.full(n, g[0]), UnsafeSeed(17))
-    return (mechanism.clipped(g) if isinstance(mechanism, VectorMechanism) else g), mechanism.decode_many(rows)
+    return mechanism.clipped(g), mechanism.decode_many(mechanism.privatize_many(np.tile(g, (n, 1)), UnsafeSeed(17)))
 
 
 def check_mechanism_is_unbiased(mechanism: Mechanism) -> None:
@@ -72,15 +65,14 @@ def check_mechanism_survives_an_audit(mechanism: Mechanism) -> None:
 
 def check_mechanism_reports(mechanism: Mechanism) -> None:
     """Reports are whole numbers that survive JSON; what cannot be a report is refused; noise is fresh each time."""
-    g = _inputs(mechanism)[-1]
-    one = g if isinstance(mechanism, VectorMechanism) else bool(g[0])
+    one = _inputs(mechanism)[0]
     report = mechanism.privatize(one)
     again = Report.from_dict(json.loads(json.dumps(report.to_dict())))
     assert again == report
     np.testing.assert_array_equal(mechanism.decode(report), mechanism.decode(again))
     assert mechanism.decode(report).shape == (mechanism.dim,)
-    many = np.tile(g, (5000, 1)) if isinstance(mechanism, VectorMechanism) else np.full(5000, g[0])
-    assert len(np.unique(mechanism.privatize_many(many, UnsafeSeed(1)), axis=0)) > 1, "the report does not vary"
+    many = mechanism.privatize_many(np.tile(one, (5000, 1)), UnsafeSeed(1))
+    assert len(np.unique(many, axis=0)) > 1, "the report does not vary"
     assert mechanism.privatize(one, UnsafeSeed(1)) == mechanism.privatize(one, UnsafeSeed(1))
     wrong: tuple[Any, ...] = (
         None, "report", Report("other", report.values), Report(report.kind, (*report.values, 0)),
@@ -98,8 +90,7 @@ def check_mechanism_refuses_bad_input(mechanism: Mechanism) -> None:
     )  # fmt: skip
     for g in bad:
         assert "0.123456" not in refused(mechanism.privatize, g), "the refusal tells the private input"
-    good = _inputs(mechanism)[-1]
-    one = good if isinstance(mechanism, VectorMechanism) else bool(good[0])
+    one = _inputs(mechanism)[0]
     for source in (np.random.default_rng(1), 7, "seed"):
         refused(mechanism.privatize, one, source)
     for wrong in ({"epsilon": 0.0}, {"epsilon": -1.0}, {"epsilon": np.nan}, {"epsilon": 1e3}):

@@ -40,7 +40,7 @@ from hushprice.cli.options import (
 )  # fmt: skip
 from hushprice.cli.show import Output, progress_bar, show, show_scaling
 from hushprice.cli.words import Study, check_words, load_policies, options_of, whole_numbers
-from hushprice.errors import HushpriceError, InvalidInput, positive_int
+from hushprice.errors import HushpriceError, InvalidInput, positive_int, unknown
 from hushprice.simulation import check_grid, compare, scale
 from hushprice.version import __version__
 
@@ -198,14 +198,22 @@ def list_command(
     for registry in others:
         if name is not None and name in registry:
             console.print(_told(name, registry[name]), highlight=False)
+            if registry is privacy.REGISTRY:
+                known = [f.name for f in dataclasses.fields(registry[name]) if f.init]
+                console.print(f"  takes {', '.join(known)}", highlight=False)
             return
     if name is not None:
+        if name not in policies.REGISTRY:
+            raise unknown("policy, market or mechanism", name, [known for _, names in _KINDS for known in names])
         cls = policies.get(name)
         console.print(_told(name, cls), highlight=False)
+        if cls.private:
+            console.print(_told("All private policies", policies.PrivatePolicy), highlight=False)
         defaults = {f.name: f.default for f in dataclasses.fields(cls)}
         for option in options_of(cls):
             missing = defaults[option] is dataclasses.MISSING
-            told = "set by --horizon" if option == "horizon" else "needed" if missing else f"default {defaults[option]}"
+            given = {"horizon": "set by --horizon", "z_max": "set by the market unless given"}
+            told = given.get(option, "needed" if missing else f"default {defaults[option]}")
             console.print(f"  {option}: {told}", highlight=False)
         return
     table = Table(show_header=False, box=None)
@@ -221,6 +229,21 @@ _KINDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("markets", markets.REGISTRY),
     ("mechanisms", privacy.REGISTRY),
 )
+
+
+def _tell_privacy(console: Console, study: Study) -> None:
+    """What reports give away, and who sends raw records."""
+    private = {label: p for label, p in study.policies.items() if isinstance(p, policies.PrivatePolicy)}
+    for label, policy in private.items():
+        console.print(f"{escape(label)}: {policy.guarantee}.", highlight=False)
+    mixed = [label for label, policy in private.items() if policy.name.startswith("etc-ldp-mixed")]
+    if study.market.public and private:
+        who = f"only {', '.join(mixed)} asks for them" if mixed else "no policy here asks for them"
+        console.print(
+            f"{study.market.public:.0%} of customers agree to send raw records; {escape(who)}.", highlight=False
+        )
+    elif mixed:
+        console.print("Nobody agrees to send raw records here: set a share with --public 0.1.", highlight=False)
 
 
 def _told(name: str, thing: Any) -> str:
@@ -299,6 +322,7 @@ def _run(
             progress=advance,
         )
     show(console, results, output)
+    _tell_privacy(console, study)
     if plot is not None:
         console.print(f"Picture: {escape(str(plots.save(plots.overview(results, rate=rate), plot)))}")
 

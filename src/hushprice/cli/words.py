@@ -6,11 +6,12 @@ import importlib.util
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from hushprice import markets, policies
-from hushprice.errors import InvalidInput
+from hushprice.errors import InvalidInput, MissingOption
 from hushprice.markets import Market
 from hushprice.policies import Policy
 
@@ -70,7 +71,9 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy:
         if not equals:
             raise InvalidInput(f"In {word!r}, {item!r} should read key=value, as in etc:ridge=0.1.")
         if key not in own:
-            raise InvalidInput(f"The policy {name} has no option {key!r} to set here. It takes {', '.join(own)}.")
+            close = get_close_matches(key, own, n=1, cutoff=0.4)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise InvalidInput(f"The policy {name} has no option {key!r} to set here.{hint} It takes {', '.join(own)}.")
         options[key] = _value(value)
     given: dict[str, Any] = {
         "family": market.family,
@@ -88,15 +91,14 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy:
             options["centre"] = market.theta
     try:
         return policies.build(name, **{**given, **options})
-    except InvalidInput as problem:
-        if "also needs" not in str(problem):
-            raise
+    except MissingOption as problem:
         raise InvalidInput(f"{problem} Give it after a colon, as in {name}:epsilon=1.") from None
 
 
 def options_of(cls: type[Policy]) -> list[str]:
     """The options of a policy that are its own, not the market's."""
-    return [f.name for f in fields(cls) if f.name not in ("family", "dim", "prices", "cost", "theta")]
+    others = ("family", "dim", "prices", "cost", "theta", *(["ridge"] if cls.private else []))
+    return [f.name for f in fields(cls) if f.name not in others]
 
 
 def load_policies(file: Path | None) -> None:

@@ -7,6 +7,7 @@ A customer with utility ``a = z.alpha`` and price sensitivity ``b = z.beta`` who
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -104,6 +105,17 @@ class Family:
         """(p - cost) psi'(a - b p)."""
         return _apply(kernel.profit_ufunc, self.code, a, b, p, finite("cost", cost))
 
+    def largest_mean(self, eta: float) -> float:
+        """The largest |psi'| over [-eta, eta]."""
+        return abs(float(self.mean(eta)))
+
+    def residual_bound(self, mean: float, outcomes: int) -> float:
+        """A bound on |y - psi'| for expected demand up to ``mean``, that hardly any of so many outcomes exceeds.
+
+        2 (mean + sigma sqrt(log n)), sigma the standard deviation of the noise (the paper's, for its clip bound C_g).
+        """
+        return 2.0 * (mean + self.scale * math.sqrt(math.log(max(outcomes, 4))))
+
     def check_outcome(self, y: Any) -> Array:
         """Outcomes as floats, refused if the family cannot produce them."""
         try:
@@ -158,6 +170,10 @@ class Logistic(Family):
     code: ClassVar[int] = LOGISTIC
     _domain: ClassVar[str] = "0 or 1"
 
+    def residual_bound(self, mean: float, outcomes: int) -> float:
+        """1, always."""
+        return 1.0
+
     def _possible(self, y: Array) -> npt.NDArray[np.bool_]:
         return np.isin(y, (0.0, 1.0))
 
@@ -173,6 +189,13 @@ class Poisson(Family):
     name: ClassVar[str] = "poisson"
     code: ClassVar[int] = POISSON
     _domain: ClassVar[str] = "a whole number of at least 0"
+
+    def largest_mean(self, eta: float) -> float:
+        return math.exp(eta) if eta < 700.0 else math.inf
+
+    def residual_bound(self, mean: float, outcomes: int) -> float:
+        """2 (mean + sqrt(mean log n))."""
+        return 2.0 * (mean + math.sqrt(mean * math.log(max(outcomes, 4))))
 
     def _possible(self, y: Array) -> npt.NDArray[np.bool_]:
         whole: npt.NDArray[np.bool_] = y == np.floor(y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Any
 
-from hushprice.errors import InvalidInput, unknown
+from hushprice.errors import InvalidInput, MissingOption, unknown
 from hushprice.policies.base import Bounds, Device, Params, Phase, Policy, Quotes, Records, Server
 from hushprice.policies.bounds import BoundPolicy, Plan
 from hushprice.policies.episodes import EpisodePolicy
@@ -20,7 +20,9 @@ from hushprice.policies.private import (
     ETCLDPDoubling,
     ETCLDPMixed,
     ETCLDPMixedDoubling,
+    MixedReports,
     PrivatePolicy,
+    PrivateReports,
 )
 from hushprice.policies.semi_myopic import Greedy, SemiMyopic
 from hushprice.policies.supcb import SupCB, SupCBAdversarial, SupCBDoubling
@@ -77,7 +79,7 @@ def build(name: str, **options: Any) -> Policy:
             raise InvalidInput(f"The policy {name} has no option {option!r}. It takes {', '.join(sorted(known))}.")
     needed = {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING}
     if missing := needed - set(options):
-        raise InvalidInput(f"The policy {name} also needs {', '.join(sorted(missing))}.")
+        raise MissingOption(f"The policy {name} also needs {', '.join(sorted(missing))}.")
     return cls(**{key: value for key, value in options.items() if key in known})
 
 
@@ -101,6 +103,7 @@ __all__ = [
     "FixedPrice",
     "Greedy",
     "MLECycle",
+    "MixedReports",
     "Offer",
     "Params",
     "Phase",
@@ -108,6 +111,7 @@ __all__ = [
     "Policy",
     "Pricer",
     "PrivatePolicy",
+    "PrivateReports",
     "Quotes",
     "RandomPrice",
     "Records",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, SnapshotError, array, positive_int
+from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, SnapshotError, array, discreetly, positive_int
 from hushprice.policies import snapshot
 from hushprice.policies.base import Params, Phase, Policy
 from hushprice.privacy import UnsafeSeed
@@ -29,6 +30,7 @@ class Offer:
     params: Params = field(repr=False, compare=False)  # in force at the time, but for their bounds
     z: Array | None = field(repr=False, compare=False)  # on the device's side of a private policy, nowhere else
     public: bool = field(default=False, repr=False, compare=False)  # whether the customer agreed to send a raw record
+    token: int = field(default=0, repr=False)  # random: tells offers of one pricer from those of another
 
 
 class Pricer:
@@ -42,7 +44,8 @@ class Pricer:
     range, so that an outcome of a lost offer is refused and never taken for that of another customer.
 
     Of a private policy's customers the pricer keeps no context: the :class:`Offer` in the caller's hands is the
-    customer's device, and an outcome must come with it rather than with its id alone.
+    customer's device, and an outcome must come with it rather than with its id alone. The generator behind its price
+    experiments is not saved either, as the prices could be read back from it; a loaded pricer starts a fresh one.
 
     >>> from hushprice.policies import ETCDoubling
     >>> pricer = ETCDoubling(family="logistic", dim=2, prices=(0, 3)).start(seed=1)
@@ -64,7 +67,9 @@ class Pricer:
             self._rng = np.random.Generator(np.random.PCG64(seed))
         except (TypeError, ValueError):
             raise InvalidInput(f"seed must be a whole number of at least 0, got {seed!r}.") from None
-        self._entropy = None if unsafe_privacy_seed is None else UnsafeSeed(unsafe_privacy_seed)
+        unsafe = None if unsafe_privacy_seed is None else UnsafeSeed(unsafe_privacy_seed)
+        self._entropy = unsafe if policy.private else None
+        self._fresh = policy.private and self._entropy is None  # whether the generator of prices must not be saved
         self._device, self._server = policy.device(self._entropy), policy.server()
         self._open: dict[int, Offer] = {}
         self._runs = [[0, 1]]  # first and next id of each stretch between loads, the current one last
@@ -104,6 +109,7 @@ class Pricer:
             params=params if params.bounds is None else replace(params, bounds=None),
             z=context,
             public=bool(public),
+            token=secrets.randbits(62),
         )
         self._server.advance(1)
         self._runs[-1][1] += 1
@@ -121,19 +127,17 @@ class Pricer:
         key = offer.id if isinstance(offer, Offer) else offer
         if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not self._made(int(key)):
             raise InvalidInput(f"This pricer made no offer {key!r}, or made it after the last save before a crash.")
-        outcome = self.policy.family.check_outcome(y)
-        if outcome.shape != ():
-            raise InvalidInput(f"An outcome must be one number, got an array of shape {outcome.shape}.")
+        outcome = self._outcome(y)
         known = self._open.get(int(key))
         if known is None:
             return False
         told = offer if isinstance(offer, Offer) and self.policy.private else known
-        if isinstance(offer, Offer) and not self._ours(offer, known):
-            raise InvalidInput(f"Offer {key} was made by another pricer: its price or context differs from ours.")
+        if isinstance(offer, Offer) and offer.token != known.token:
+            raise InvalidInput(f"Offer {key} was made by another pricer.")
         if known.stage:
             if told.z is None:
                 raise InvalidInput(
-                    f"Of a private customer no context is kept: give the offer {key} itself with its outcome."
+                    f"A private policy keeps no context: give the offer {key} itself with its outcome, not its id."
                 )
             price, y_row, public = np.array([told.price]), outcome.reshape(1), np.array([told.public])
             self._server.absorb(self._device.report(told.params, told.z, price, y_row, known.stage, public=public))
@@ -141,16 +145,19 @@ class Pricer:
         return True
 
     def _context(self, z: npt.ArrayLike) -> Array:
-        try:
-            context = array("the context z", z, shape=(self.policy.dim,), limit=LARGEST_VALUE)
-        except InvalidInput:
-            if not self.policy.private:
-                raise
-            raise InvalidInput(
-                f"The context z must be {self.policy.dim} finite numbers below {LARGEST_VALUE:g} in size. What was "
-                f"given is not told, as it is private."
-            ) from None
+        check = partial(array, "the context z", z, shape=(self.policy.dim,), limit=LARGEST_VALUE)
+        text = f"The context z must be {self.policy.dim} finite numbers below {LARGEST_VALUE:g} in size."
+        context = discreetly(check, text) if self.policy.private else check()
         return context.reshape(1, -1).copy()
+
+    def _outcome(self, y: float) -> Array:
+        family = self.policy.family
+        text = f"An outcome must be one number that {family.name} demand can have."
+        check = partial(family.check_outcome, y)
+        outcome = discreetly(check, text) if self.policy.private else check()
+        if outcome.shape != ():
+            raise InvalidInput(f"An outcome must be one number, got an array of shape {outcome.shape}.")
+        return outcome
 
     def _forget(self, offer: Offer) -> Offer:
         """What is kept of a private customer's offer: its id, and that an outcome is waited for."""
@@ -160,17 +167,12 @@ class Pricer:
         """Params of which nothing is used."""
         return Params(version=0, phase=Phase.FIXED, theta=np.zeros(2 * self.policy.dim))
 
-    def _ours(self, offer: Offer, known: Offer) -> bool:
-        """Whether an offer is the one we made, as far as we kept it."""
-        if self.policy.private:
-            return offer.stage == known.stage
-        return offer.price == known.price and offer.z is not None and np.array_equal(offer.z, known.z)  # type: ignore[arg-type]
-
     def _made(self, key: int) -> bool:
         return key != 0 and any(first <= key < after for first, after in self._runs)
 
     def __repr__(self) -> str:
-        return f"<Pricer {self.policy.name}: {self.offers} offers made, {self.waiting} waiting for their outcome>"
+        unsafe = "" if self._entropy is None else ", UNSAFE noise from a seed"
+        return f"<Pricer {self.policy.name}: {self.offers} offers made, {self.waiting} waiting{unsafe}>"
 
     # -- snapshots ------------------------------------------------------------------------------------------
 
@@ -179,7 +181,7 @@ class Pricer:
         waiting = list(self._open.values())
         state: dict[str, Any] = {
             "policy": {"name": self.policy.name, "config": self.policy.config()},
-            "rng": _plain_rng(self._rng.bit_generator),
+            "rng": None if self._fresh else _plain_rng(self._rng.bit_generator),
             "unsafe_privacy_rng": None if self._entropy is None else _plain_rng(self._entropy.bits),
             "runs": [list(run) for run in self._runs],
             "patience": self.patience,
@@ -188,6 +190,7 @@ class Pricer:
                 "id": np.array([o.id for o in waiting], dtype=np.int64),
                 "price": np.array([o.price for o in waiting], dtype=np.float64),
                 "stage": np.array([o.stage for o in waiting], dtype=np.int64),
+                "token": np.array([o.token for o in waiting], dtype=np.int64),
                 "experiment": np.array([o.experiment for o in waiting], dtype=np.bool_),
                 "z": _contexts(waiting, 0 if self.policy.private else self.policy.dim),
             },
@@ -195,9 +198,14 @@ class Pricer:
         snapshot.write(path, state)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Pricer:
-        """The pricer that :meth:`save` wrote."""
+    def load(cls, path: str | PathLike[str], *, unsafe_privacy: bool = False) -> Pricer:
+        """The pricer that :meth:`save` wrote. One whose noise came from a seed must be asked for by name."""
         state = snapshot.read(path)
+        if state.get("unsafe_privacy_rng") is not None and not unsafe_privacy:
+            raise SnapshotError(
+                f"{path} was made with an unsafe privacy seed: whoever knows it can undo the noise of its reports. "
+                f"For a test, load it with unsafe_privacy=True."
+            )
         try:
             return cls._from_state(state)
         except Exception as problem:  # whatever is wrong with the contents, the file is refused
@@ -217,14 +225,16 @@ class Pricer:
         noise = state["unsafe_privacy_rng"]
         pricer = cls(
             kind.from_config(saved["config"]),
-            seed=0,
             patience=state["patience"],
             unsafe_privacy_seed=None if noise is None else 0,
         )
         if pricer._entropy is not None:
             pricer._entropy.bits.state = _rng_state(noise)  # type: ignore[assignment]
         pricer._server.restore(state["server"])
-        pricer._rng.bit_generator.state = _rng_state(state["rng"])
+        if pricer._fresh != (state["rng"] is None):
+            raise SnapshotError("Its generator of price experiments is missing, or should be.")
+        if state["rng"] is not None:
+            pricer._rng.bit_generator.state = _rng_state(state["rng"])
         pricer._runs = [
             [positive_int("an offer id", i, minimum=0, maximum=2**63) for i in run] for run in state["runs"]
         ]
@@ -237,15 +247,14 @@ class Pricer:
 
     def _reopen(self, waiting: dict[str, Any]) -> None:
         """Take over the offers that wait for their outcome; their params no longer matter."""
-        ids, prices, stages, experiments = (waiting[key] for key in ("id", "price", "stage", "experiment"))
+        columns = tuple(waiting[key] for key in ("id", "price", "stage", "experiment", "token"))
+        ids, prices, stages, experiments, tokens = columns
         low, high = self.policy.prices
         n = len(ids)
         private = self.policy.private
         z = array("open offers", waiting["z"], shape=(n, 0 if private else self.policy.dim))
-        kinds = tuple(column.dtype.kind for column in (ids, prices, stages, experiments))
-        usable = kinds == ("i", "f", "i", "b") and all(
-            len(c) == n and c.ndim == 1 for c in (prices, stages, experiments)
-        )
+        kinds = tuple(column.dtype.kind for column in columns)
+        usable = kinds == ("i", "f", "i", "b", "i") and all(len(c) == n and c.ndim == 1 for c in columns)
         if not usable or n > self.patience or len(np.unique(ids)) < n or (n and stages.min() < 0):
             raise SnapshotError("Its open offers make no sense.")
         if not all(map(self._made, ids.tolist())) or not ((prices >= low) & (prices <= high)).all():
@@ -254,7 +263,7 @@ class Pricer:
         for i in range(n):
             key, stage = int(ids[i]), int(stages[i])
             row = None if private else z[i : i + 1]
-            self._open[key] = Offer(key, float(prices[i]), bool(experiments[i]), stage, then, row)
+            self._open[key] = Offer(key, float(prices[i]), bool(experiments[i]), stage, then, row, token=int(tokens[i]))
 
 
 def _contexts(waiting: list[Offer], width: int) -> Array:

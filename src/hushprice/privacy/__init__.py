@@ -10,7 +10,7 @@ from hushprice.privacy.controls import controls
 from hushprice.privacy.directions import L2Ball, PrivUnit
 from hushprice.privacy.entropy import Entropy, SystemEntropy, UnsafeSeed
 from hushprice.privacy.gaussian import Gaussian
-from hushprice.privacy.guarantee import Guarantee, Loss, gaussian_delta, gaussian_epsilon
+from hushprice.privacy.guarantee import Guarantee, Loss, gaussian_delta
 from hushprice.privacy.ledger import Ledger
 from hushprice.privacy.mechanism import Mechanism, Report, VectorMechanism
 from hushprice.privacy.response import RandomizedResponse
@@ -57,6 +57,5 @@ __all__ = [
     "build",
     "controls",
     "gaussian_delta",
-    "gaussian_epsilon",
     "get",
 ]

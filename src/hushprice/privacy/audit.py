@@ -5,29 +5,34 @@ from n reports of each, with exact (Clopper-Pearson) bounds on both probabilitie
 
     epsilon >= log((P(E | first) at least - delta) / (P(E | second) at most))      with the stated confidence.
 
-The attack knows the mechanism's worst event (``Mechanism.evidence``) and searches others: projections and lengths of
-the decoded report, its raw numbers, and the low-order bits that floating point leaves behind. Each score is searched
-for its best threshold on one half of the reports and certified on the other, so that the search costs no confidence;
-the error rate is divided among all certified events. A certified epsilon above the claim proves a violation, up to that
-error rate; one below it is what this attack could show, not a proof of privacy: that is for the tests of exactness.
+The attack knows the mechanism's worst event (``Mechanism.evidence``) and searches two families of others: tails of what
+is decoded (along the difference of the inputs, its length, each value and its low-order bits), and the report itself
+(each number, each of its bits, the reports that come most often). Of each family the event that shows most on one half
+of the reports is certified on the other, so that the search costs no confidence; the error rate is divided among the
+certified events. A certified epsilon above the claim proves a violation, up to that error rate; one below it is what
+this attack could show, not a proof of privacy: that is for the tests of exactness. Of very long reports the first
+and last numbers are searched.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import betaincinv
 
-from hushprice.errors import Array, finite, positive_int
+from hushprice.errors import Array, InvalidInput, finite, positive_int
 from hushprice.privacy.entropy import Entropy
 from hushprice.privacy.guarantee import Guarantee
 from hushprice.privacy.mechanism import Mechanism, Rows
 
 Progress = Callable[[int], None]
-WORST = "the worst known event"
+MOST_PLACES = 32  # numbers of a report that are searched one by one
+Bits = npt.NDArray[np.bool_]
 THRESHOLDS = 200  # events tried for each score
 
 
@@ -67,6 +72,9 @@ class Audit:
         """Whether the claim survived."""
         return self.epsilon <= self.claimed.epsilon
 
+    def __str__(self) -> str:
+        return f"{self.mechanism}: {self.verdict}"
+
     @property
     def verdict(self) -> str:
         """In words."""
@@ -95,45 +103,141 @@ def audit(
     >>> result.passed, 0.8 < result.epsilon < 1.0
     (True, True)
     """
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidInput(f"An audit takes a mechanism, such as policy.mechanism, not {type(mechanism).__name__}.")
     samples = positive_int("samples", samples, minimum=100)
     confidence = finite("confidence", confidence, minimum=0.5, maximum=1.0 - 1e-12)
     claimed, pairs = mechanism.guarantee, mechanism.extremes()
-    found: list[tuple[str, str, Array, Array]] = []
+    # Half of the error rate goes to the worst known events, half to all others; each is certified in both directions.
+    error = (1.0 - confidence) / (4 * len(pairs))
+    half, findings = samples // 2, []
     for inputs, first, second in pairs:
-        reports = (mechanism.privatize_many(_repeated(mechanism, g, samples), rng) for g in (first, second))
-        one, other = (_scores(mechanism, rows, first, second) for rows in reports)
-        found += [(inputs, event, one[event], other[event]) for event in one]
+        seen, unseen = [], []
+        for g in (first, second):
+            rows = mechanism.privatize_many(np.tile(g, (samples, 1)), rng)
+            seen.append(_Sample(mechanism, rows[:half], first, second))
+            unseen.append(_Sample(mechanism, rows[half:], first, second))
+        for one, other in ((0, 1), (1, 0)):
+            for family, share in ((_known, error), (_decoded, 0.5 * error), (_sent, 0.5 * error)):
+                event = max(family(seen[one], seen[other], claimed.delta, share), key=lambda event: event.shown)
+                often, rarely = (np.count_nonzero(event.holds(unseen[k])) for k in (one, other))
+                n = samples - half
+                shown = float(_bound(often, rarely, n, claimed.delta, share))
+                findings.append(Finding(inputs, event.name, shown, often / n, rarely / n))
         if progress is not None:
             progress(1)
-    # Half of the error rate goes to the worst known events, half to all others; each is certified in both directions.
-    known = sum(event == WORST for _, event, _, _ in found)
-    findings = []
-    for inputs, event, a, b in found:
-        error = (1.0 - confidence) / (4 * (known if event == WORST else len(found) - known))
-        both = (_certify(inputs, event, *order, claimed.delta, error) for order in ((a, b), (b, a)))
-        findings.append(max(both, key=lambda finding: finding.epsilon))
     findings.sort(key=lambda finding: -finding.epsilon)
     return Audit(mechanism.name, claimed, samples, confidence, tuple(findings))
 
 
-def _repeated(mechanism: Mechanism, g: Array, n: int) -> Array:
-    return np.tile(g, (n, 1)) if mechanism.kind != "bit" else np.full(n, g[0])
+class _Sample:
+    """Reports of one input, and what can be read from them."""
+
+    def __init__(self, mechanism: Mechanism, rows: Rows, first: Array, second: Array) -> None:
+        self.mechanism, self.rows, self.first, self.second = mechanism, rows, first, second
+
+    @cached_property
+    def decoded(self) -> Array:
+        return self.mechanism.decode_rows(self.rows)
+
+    @cached_property
+    def evidence(self) -> Array:
+        return self.mechanism.evidence(self.rows, self.first, self.second)
+
+    def along(self) -> Array:
+        """The decoded reports along the difference of the inputs."""
+        along: Array = self.decoded @ (self.first - self.second)
+        return along
+
+    def length(self) -> Array:
+        """The lengths of the decoded reports."""
+        return np.asarray(np.linalg.norm(self.decoded, axis=1))
 
 
-def _scores(mechanism: Mechanism, rows: Rows, first: Array, second: Array) -> dict[str, Array]:
-    """Statistics of reports whose tails are tried as events."""
-    decoded = mechanism.decode_rows(rows)
-    scores = {
-        WORST: mechanism.evidence(rows, first, second),
-        "the decoded report along the difference": decoded @ (first - second),
-        "the length of the decoded report": np.linalg.norm(decoded, axis=1),
+@dataclass(frozen=True)
+class _Event:
+    """A set of reports, as a function that says which of them are in it, and what it showed in the search."""
+
+    name: str
+    holds: Callable[[_Sample], Bits]
+    shown: float
+
+
+Score = Callable[[_Sample], Array]
+Family = Callable[[_Sample, _Sample, float, float], Iterator[_Event]]
+
+
+def _known(one: _Sample, other: _Sample, delta: float, error: float) -> Iterator[_Event]:
+    """Tails of the score of the worst known event."""
+    yield from _tails("the worst known event", lambda s: s.evidence, one, other, delta, error)
+
+
+def _decoded(one: _Sample, other: _Sample, delta: float, error: float) -> Iterator[_Event]:
+    """Tails of what is decoded."""
+    scores: dict[str, Score] = {
+        "the decoded report along the difference": _Sample.along,
+        "the length of the decoded report": _Sample.length,
     }
-    for i in range(min(mechanism.width, 3)):
-        scores[f"number {i + 1} of the report"] = rows[:, i].astype(np.float64)
-        scores[f"low-order bits of number {i + 1}"] = low_bits(rows[:, i])
-    for i in range(min(mechanism.dim, 3)):
-        scores[f"low-order bits of decoded value {i + 1}"] = low_bits(decoded[:, i])
-    return scores
+    for i in _ends(one.mechanism.dim):
+        scores[f"decoded value {i + 1}"] = partial(_value, i)
+        scores[f"low-order bits of decoded value {i + 1}"] = partial(_low_bits_of_value, i)
+    for name, score in scores.items():
+        yield from _tails(name, score, one, other, delta, error)
+
+
+def _sent(one: _Sample, other: _Sample, delta: float, error: float) -> Iterator[_Event]:
+    """The numbers that are sent: tails, bits, and the reports that come most often."""
+    events: dict[str, Callable[[_Sample], Bits]] = {}
+    for i in _ends(one.mechanism.width):
+        yield from _tails(f"number {i + 1} of the report", partial(_number, i), one, other, delta, error)
+        for bit in range(64):
+            events[f"bit {bit} of number {i + 1} is 1"] = partial(_has_bit, i, bit, 1)
+            events[f"bit {bit} of number {i + 1} is 0"] = partial(_has_bit, i, bit, 0)
+    common, counts = np.unique(one.rows, axis=0, return_counts=True)
+    for row in common[np.argsort(-counts)[:20]]:
+        events[f"the report {row.tolist()[:4]}"] = partial(_is, row)
+    for name, holds in events.items():
+        often, rarely = (np.count_nonzero(holds(s)) for s in (one, other))
+        yield _Event(name, holds, float(_bound(often, rarely, len(one.rows), delta, error)))
+
+
+def _value(i: int, sample: _Sample) -> Array:
+    return sample.decoded[:, i]
+
+
+def _low_bits_of_value(i: int, sample: _Sample) -> Array:
+    return low_bits(sample.decoded[:, i])
+
+
+def _number(i: int, sample: _Sample) -> Array:
+    return sample.rows[:, i].astype(np.float64)
+
+
+def _has_bit(i: int, bit: int, value: int, sample: _Sample) -> Bits:
+    return np.asarray(((sample.rows[:, i] >> bit) & 1) == value)
+
+
+def _is(row: Rows, sample: _Sample) -> Bits:
+    return np.asarray((sample.rows == row).all(axis=1))
+
+
+def _reaches(score: Score, sign: float, t: float, sample: _Sample) -> Bits:
+    return np.asarray(sign * score(sample) >= t)
+
+
+def _ends(n: int) -> list[int]:
+    """All of a few places, or the first and last of many."""
+    return list(range(n)) if n <= MOST_PLACES else [*range(MOST_PLACES // 2), *range(n - MOST_PLACES // 2, n)]
+
+
+def _tails(name: str, score: Score, one: _Sample, other: _Sample, delta: float, error: float) -> Iterator[_Event]:
+    """{score >= t} and {score <= t}, each for the t that shows most."""
+    for sign, word in ((1.0, "at least"), (-1.0, "at most")):
+        a, b = np.sort(sign * score(one)), np.sort(sign * score(other))
+        t = _thresholds(a, b)
+        shown = _bound(len(a) - np.searchsorted(a, t), len(b) - np.searchsorted(b, t), len(a), delta, error)
+        k = int(np.argmax(shown))
+        yield _Event(f"{name} {word} {sign * t[k]:.4g}", partial(_reaches, score, sign, t[k]), float(shown[k]))
 
 
 def low_bits(values: Array | Rows) -> Array:
@@ -155,24 +259,6 @@ def low_bits(values: Array | Rows) -> Array:
     return np.where(scaled == 0, 2000.0, np.log2(np.maximum(lowest, 1.0)) + exponent - 53)
 
 
-def _certify(inputs: str, event: str, first: Array, second: Array, delta: float, error: float) -> Finding:
-    """Search one half for the event {score >= t} or {score <= t} that shows most, certify it on the other half."""
-    half = len(first) // 2
-    best, chosen = -math.inf, (1.0, -math.inf)
-    for sign in (1.0, -1.0):
-        a, b = np.sort(sign * first[:half]), np.sort(sign * second[:half])
-        for t in _thresholds(a, b):
-            often, rarely = half - np.searchsorted(a, t), half - np.searchsorted(b, t)
-            shown = _bound(int(often), int(rarely), half, delta, error)
-            if shown > best:
-                best, chosen = shown, (sign, float(t))
-    sign, t = chosen
-    rest = len(first) - half
-    often, rarely = (int(np.count_nonzero(sign * scores[half:] >= t)) for scores in (first, second))
-    name = f"{event} {'at least' if sign > 0 else 'at most'} {sign * t:.4g}"
-    return Finding(inputs, name, _bound(often, rarely, rest, delta, error), often / rest, rarely / rest)
-
-
 def _thresholds(a: Array, b: Array) -> Array:
     """Candidate thresholds: quantiles of both samples, tightly packed in the upper tail."""
     half = THRESHOLDS // 2
@@ -180,8 +266,9 @@ def _thresholds(a: Array, b: Array) -> Array:
     return np.unique(np.concatenate([np.quantile(s, levels, method="nearest") for s in (a, b)]))
 
 
-def _bound(often: int, rarely: int, n: int, delta: float, error: float) -> float:
+def _bound(often: Any, rarely: Any, n: int, delta: float, error: float) -> Array:
     """The certified epsilon from counts of n reports each; half of the error goes to each probability."""
-    low = 0.0 if often == 0 else float(betaincinv(often, n - often + 1, 0.5 * error))
-    high = 1.0 if rarely == n else float(betaincinv(rarely + 1, n - rarely, 1.0 - 0.5 * error))
-    return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
+    often, rarely = np.asarray(often, dtype=np.float64), np.asarray(rarely, dtype=np.float64)
+    low = np.where(often > 0, betaincinv(np.maximum(often, 1.0), n - often + 1.0, 0.5 * error), 0.0)
+    high = np.where(rarely < n, betaincinv(rarely + 1.0, np.maximum(n - rarely, 1.0), 1.0 - 0.5 * error), 1.0)
+    return np.asarray(np.log(np.maximum(low - delta, high) / high))

@@ -14,6 +14,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import betainc, betaincinv, gammaln
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(400)
+LARGEST_PAIRS = 1024
 NEAR_ENOUGH = 1.05  # squared error of a default PrivUnit over that of the ideal cap
 
 
@@ -98,11 +99,11 @@ def mean_product(epsilon: float, n: int, pairs: int) -> tuple[float, int]:
 
 @lru_cache(maxsize=256)
 def best_cap(epsilon: float, n: int) -> tuple[int, int]:
-    """(J, m) with the fewest pairs, a power of two, whose squared error is near that of the ideal cap."""
+    """(J, m) with the fewest pairs, a power of two, whose squared error is near that of the ideal cap; at most 1024."""
     ideal = ideal_cap(epsilon, n).squared_length
     pairs = 1
     while True:
         product, top = mean_product(epsilon, n, pairs)
-        if product**-2 <= NEAR_ENOUGH * ideal or pairs == 1024:
+        if product**-2 <= NEAR_ENOUGH * ideal or pairs == LARGEST_PAIRS:
             return pairs, top
         pairs *= 2

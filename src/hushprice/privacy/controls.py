@@ -10,25 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from hushprice.errors import Array
-from hushprice.kernels import private as kernel
+from hushprice.kernels import report as kernel
 from hushprice.privacy.directions import L2Ball, fair_coin
 from hushprice.privacy.entropy import Words
 from hushprice.privacy.gaussian import Gaussian
-from hushprice.privacy.guarantee import Guarantee
 from hushprice.privacy.mechanism import Mechanism, Rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Claims(Gaussian):
-    """A Gaussian mechanism that claims (epsilon, delta) whatever it does."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return Guarantee(self.epsilon, self.delta)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HalvedNoise(_Claims):
+class HalvedNoise(Gaussian):
     """The standard deviation is halved."""
 
     name: ClassVar[str] = "gaussian, noise halved"
@@ -39,7 +29,7 @@ class HalvedNoise(_Claims):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HalfSensitivity(_Claims):
+class HalfSensitivity(Gaussian):
     """The classical formula at sensitivity C, as in the paper, though two customers can differ by 2 C."""
 
     name: ClassVar[str] = "gaussian, sensitivity C"
@@ -50,7 +40,7 @@ class HalfSensitivity(_Claims):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NotClipped(_Claims):
+class NotClipped(Gaussian):
     """Long vectors go in as they are."""
 
     name: ClassVar[str] = "gaussian, clip not applied"
@@ -58,7 +48,7 @@ class NotClipped(_Claims):
     def report_rows(self, g: Array, words: Words) -> Rows:
         rows = np.empty((len(g), self.width), dtype=np.int64)
         *spec, _, step = self.spec
-        kernel.privatize_rows(*spec, np.inf, step, g, words, rows)
+        kernel.privatize_rows((*spec, np.inf, step), g, words, rows)
         return rows
 
     def possible(self, rows: Rows) -> npt.NDArray[np.bool_]:
@@ -66,14 +56,14 @@ class NotClipped(_Claims):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FloatGaussian(_Claims):
+class FloatGaussian(Gaussian):
     """g plus noise as a floating-point number, all its bits sent."""
 
     name: ClassVar[str] = "gaussian, floating point"
 
     def report_rows(self, g: Array, words: Words) -> Rows:
         fine = np.empty((len(g), self.width), dtype=np.int64)
-        kernel.privatize_rows(*self.spec, np.zeros_like(g), words, fine)
+        kernel.privatize_rows(self.spec, np.zeros_like(g), words, fine)
         uniform = (words >> np.uint64(12)).astype(np.float64) * 2.0**-52  # within a grid cell, to all bits
         noise = (fine + uniform - 0.5) * self.scale
         reports: Rows = (self.clipped(g) + noise).view(np.int64)
@@ -91,6 +81,30 @@ class FloatGaussian(_Claims):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BareCoordinate(Gaussian):
+    """The last coordinate is sent without noise."""
+
+    name: ClassVar[str] = "gaussian, one value without noise"
+
+    def report_rows(self, g: Array, words: Words) -> Rows:
+        rows = super().report_rows(g, words)
+        rows[:, -1] = np.floor(self.clipped(g)[:, -1] / self.scale + 0.5)
+        return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class TalkingSeed(L2Ball):
+    """A bit of the public seed is the sign of the first coordinate."""
+
+    name: ClassVar[str] = "l2-ball, a seed that tells"
+
+    def report_rows(self, g: Array, words: Words) -> Rows:
+        told = words.copy()
+        told[:, 0] = (told[:, 0] & ~np.uint64(1 << 17)) | ((g[:, 0] > 0).astype(np.uint64) << np.uint64(17))
+        return super().report_rows(g, told)
+
+
+@dataclass(frozen=True, kw_only=True)
 class BiasedCoin(L2Ball):
     """The coin is made for a quarter more epsilon than is claimed."""
 
@@ -104,5 +118,5 @@ class BiasedCoin(L2Ball):
 def controls(*, epsilon: float, delta: float, clip: float, dim: int) -> list[Mechanism]:
     """One of each."""
     given: dict[str, Any] = {"epsilon": epsilon, "clip": clip, "dim": dim}
-    wrong: tuple[type[_Claims], ...] = (HalvedNoise, HalfSensitivity, NotClipped, FloatGaussian)
-    return [kind(**given, delta=delta) for kind in wrong] + [BiasedCoin(**given)]
+    wrong: tuple[type[Gaussian], ...] = (HalvedNoise, HalfSensitivity, NotClipped, FloatGaussian, BareCoordinate)
+    return [kind(**given, delta=delta) for kind in wrong] + [BiasedCoin(**given), TalkingSeed(**given)]

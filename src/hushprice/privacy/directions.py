@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import ClassVar
 
@@ -26,17 +26,17 @@ import numpy as np
 import numpy.typing as npt
 
 from hushprice.errors import Array, InvalidInput, positive_int
-from hushprice.kernels import private as kernel
-from hushprice.privacy.caps import best_cap, mean_product, top_products
+from hushprice.kernels import report as kernel
+from hushprice.kernels.sgd import DIRECTIONS
+from hushprice.privacy.caps import LARGEST_PAIRS, best_cap, mean_product, top_products
 from hushprice.privacy.mechanism import Rows, VectorMechanism
 
 WORD = 2**64
-LARGEST_PAIRS = 1024
 
 
 def odds(epsilon: float) -> Fraction:
     """A rational number just below e^epsilon."""
-    value = Context(prec=60, rounding=ROUND_FLOOR).exp(Decimal(epsilon))
+    value = Context(prec=60).exp(Decimal(epsilon))
     return Fraction(value) * (1 - Fraction(1, 10**58))
 
 
@@ -68,7 +68,7 @@ class _Directions(VectorMechanism):
     length: float = field(init=False, repr=False)  # B, the length of every decoded report
 
     def _derive(self, pairs: int, top: int) -> None:
-        coin = fair_coin(self.epsilon, inside=top, outside=2 * pairs - top) if pairs > 1 else fair_coin(self.epsilon)
+        coin = fair_coin(self.epsilon, inside=top, outside=2 * pairs - top)
         q = coin / WORD
         product = top_products(pairs, top, self.dim) * (q / top - (WORD - coin) / WORD / (2 * pairs - top))
         object.__setattr__(self, "coin", coin)
@@ -90,7 +90,7 @@ class _Directions(VectorMechanism):
     @property
     def spec(self) -> tuple[int, int, int, np.uint64, float, float]:
         pairs, top = self.shape
-        return kernel.DIRECTIONS, pairs, top, np.uint64(self.coin), self.clip, 0.0
+        return DIRECTIONS, pairs, top, np.uint64(self.coin), self.clip, 0.0
 
     @property
     def scale(self) -> float:
@@ -167,7 +167,8 @@ class PrivUnit(_Directions):
     """The spherical cap: much less noise than L2Ball once epsilon is above 1 or so.
 
     ``pairs`` J is how many directions the device compares; by default the smallest power of two whose squared error is
-    within 5% of the ideal cap's. The m that count as agreeing are those of the least squared error.
+    within 5% of the ideal cap's, and at most 1024 (enough up to about epsilon = 9). The m that count as agreeing are
+    those of the least squared error.
 
     >>> ball, cap = (kind(epsilon=4.0, clip=1.0, dim=12) for kind in (L2Ball, PrivUnit))
     >>> cap.pairs, cap.top, round(ball.worst_squared_error / cap.worst_squared_error, 2)

@@ -48,6 +48,9 @@ class UnsafeSeed:
     def words(self, n: int) -> Words:
         return self.bits.random_raw(n)
 
+    def __repr__(self) -> str:
+        return "<UnsafeSeed: noise that can be undone, for tests>"
+
 
 def as_entropy(source: Any) -> Entropy:
     """None for the operating system's; refuses generators that were not made for privacy."""

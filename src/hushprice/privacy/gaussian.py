@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushprice.errors import Array, InvalidInput, finite, unknown
-from hushprice.kernels import private as kernel
+from hushprice.kernels import sgd as kernel
 from hushprice.privacy.guarantee import Guarantee, Loss, gaussian_mu
 from hushprice.privacy.mechanism import Rows, VectorMechanism
 
@@ -54,8 +54,8 @@ class Gaussian(VectorMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "delta", finite("delta", self.delta, minimum=0.0, maximum=0.5, strict=True))
-        if self.calibration not in get_args(Calibration):
+        object.__setattr__(self, "delta", finite("delta", self.delta, minimum=1e-12, maximum=0.5))
+        if not isinstance(self.calibration, str) or self.calibration not in get_args(Calibration):
             raise unknown("calibration", self.calibration, get_args(Calibration))
         if self.calibration == "analytic":
             spare = self.delta - (1.0 + math.exp(self.epsilon)) * SLACK * self.dim
@@ -68,12 +68,14 @@ class Gaussian(VectorMechanism):
         else:
             if self.epsilon > 1.0:
                 raise InvalidInput(
-                    f"The classical formula proves nothing for epsilon above 1, got {self.epsilon:g}. "
-                    f"Use calibration='analytic'."
+                    f"The classical formula behind calibration={self.calibration!r} proves nothing for epsilon above "
+                    f"1, got {self.epsilon:g}. Use calibration='analytic'."
                 )
             sensitivity = self.clip if self.calibration == "paper" else 2.0 * self.clip
             sd = sensitivity * math.sqrt(2.0 * math.log(1.25 / self.delta)) / self.epsilon
         object.__setattr__(self, "sd", sd)
+        while self.calibration == "analytic" and not self.loss.within(Guarantee(self.epsilon, self.delta)):
+            object.__setattr__(self, "sd", self.sd * (1.0 + 1e-9))  # rounding in the root
 
     @property
     def guarantee(self) -> Guarantee:

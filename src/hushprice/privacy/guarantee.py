@@ -54,23 +54,8 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     if mu <= 0.0:
         return 0.0
     shift = epsilon / mu
-    tail = math.exp(log_ndtr(0.5 * mu - shift)) - math.exp(epsilon + log_ndtr(-0.5 * mu - shift))
-    return min(max(float(tail), 0.0), 1.0)
-
-
-def gaussian_epsilon(delta: float, mu: float) -> float:
-    """The epsilon of Gaussian noise at this delta; infinite if delta is too small to speak of."""
-    if gaussian_delta(0.0, mu) <= delta:
-        return 0.0
-    if delta <= 0.0:
-        return math.inf
-    high = 1.0
-    while gaussian_delta(high, mu) > delta:
-        high *= 2.0
-        if high > 1e6:
-            return math.inf
-    root = brentq(lambda e: gaussian_delta(e, mu) - delta, 0.0, high, xtol=1e-13)
-    return float(root) * (1.0 + 1e-12) + 1e-12
+    first, second = math.exp(log_ndtr(0.5 * mu - shift)), math.exp(epsilon + log_ndtr(-0.5 * mu - shift))
+    return min(max(first - second, 0.0) + 1e-14 * first + 1e-300, 1.0)  # rounding counts against the claim
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -98,6 +83,10 @@ class Loss:
     mu: float = 0.0
     slack: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "mu", "slack"):
+            finite(f"the {name} of a loss", getattr(self, name), minimum=0.0)
+
     def __add__(self, other: Loss) -> Loss:
         return Loss(
             epsilon=self.epsilon + other.epsilon,
@@ -106,27 +95,37 @@ class Loss:
         )
 
     def delta(self, epsilon: float) -> float:
-        """The delta at which all of it together is (epsilon, delta)-private."""
-        rest = epsilon - self.epsilon
-        if rest < 0.0:
+        """The smallest delta at which all of it together is (epsilon, delta)-private."""
+        if epsilon < self.epsilon:
             return 1.0
-        slack = (1.0 + math.exp(min(epsilon, 700.0))) * self.slack if self.slack else 0.0
-        return min(1.0, gaussian_delta(rest, self.mu) + slack)
+        return self._curve(min(epsilon, self._turn()))
+
+    def _curve(self, epsilon: float) -> float:
+        """gaussian_delta + (1 + e^epsilon) slack: convex in e^epsilon, so that it falls and then rises."""
+        slack = (1.0 + math.exp(epsilon)) * self.slack if self.slack else 0.0
+        return min(1.0, gaussian_delta(epsilon - self.epsilon, self.mu) + slack)
+
+    def _turn(self) -> float:
+        """Where that is least: a larger epsilon cannot promise less."""
+        low, high = self.epsilon, self.epsilon + 200.0
+        if not self.slack:
+            return high
+        while high - low > 1e-9:
+            third = (high - low) / 3.0
+            first, second = self._curve(low + third), self._curve(high - third)
+            low, high = (low, high - third) if first <= second else (low + third, high)
+        return low
 
     def guarantee(self, delta: float = 0.0) -> Guarantee:
-        """The smallest epsilon that holds at this delta."""
+        """The smallest epsilon that holds at this delta; infinite if none does."""
         if self.mu == 0.0 and self.slack == 0.0:
             return Guarantee(self.epsilon, 0.0)
-        if not self.delta(self.epsilon) > delta:
-            return Guarantee(self.epsilon, delta)
-        low, high = self.epsilon, self.epsilon + 1.0
-        while self.delta(high) > delta:  # the slack grows with epsilon, so that there may be none
-            low, high = high, self.epsilon + 2.0 * (high - self.epsilon)
-            if high > self.epsilon + 512.0:
-                return Guarantee(math.inf, delta)
+        low, high = self.epsilon, self._turn()
+        if self._curve(high) > delta:
+            return Guarantee(math.inf, delta)
         for _ in range(100):
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
+            low, high = (middle, high) if self._curve(middle) > delta else (low, middle)
         return Guarantee(high, delta)
 
     def within(self, cap: Guarantee) -> bool:

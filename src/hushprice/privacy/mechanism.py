@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, positive_int
-from hushprice.kernels import private as kernel
+from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, discreetly, finite, positive_int
+from hushprice.kernels import report as device_kernel
+from hushprice.kernels import sgd as server_kernel
 from hushprice.privacy.entropy import Entropy, Words, as_entropy
 from hushprice.privacy.guarantee import Guarantee, Loss, as_epsilon
 
@@ -27,13 +29,19 @@ class Report:
     kind: str
     values: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str) or not isinstance(self.values, tuple) or not all(map(_whole, self.values)):
+            raise InvalidInput("A report is made of whole numbers of 64 bits.")
+
     def to_dict(self) -> dict[str, Any]:
         """As plain data for JSON. Seeds are hexadecimal text, as JSON's numbers are too short for them."""
         if self.kind == "grid":
             return {"grid": list(self.values)}
         if self.kind == "bit":
             return {"bit": self.values[0]}
-        return {"seed": f"{self.values[0] & (2**64 - 1):016x}", "index": self.values[1]}
+        if self.kind == "directions":
+            return {"seed": f"{self.values[0] & (2**64 - 1):016x}", "index": self.values[1]}
+        return {"kind": self.kind, "values": list(self.values)}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Report:
@@ -41,24 +49,23 @@ class Report:
         try:
             keys = set(plain)
             if keys == {"grid"}:
-                return cls("grid", tuple(_whole(v) for v in plain["grid"]))
+                return cls("grid", tuple(plain["grid"]))
             if keys == {"bit"}:
-                return cls("bit", (_whole(plain["bit"]),))
-            seed = plain["seed"]
-            if keys != {"seed", "index"} or not isinstance(seed, str) or len(seed) != 16:
+                return cls("bit", (plain["bit"],))
+            if keys == {"kind", "values"} and plain["kind"] not in ("grid", "bit", "directions"):
+                return cls(plain["kind"], tuple(plain["values"]))
+            if keys != {"seed", "index"} or not re.fullmatch("[0-9a-f]{16}", plain["seed"]):
                 raise ValueError
-            word = int(seed, 16)
-            return cls("directions", (word - (word >> 63 << 64), _whole(plain["index"])))
+            word = int(plain["seed"], 16)
+            return cls("directions", (word - (word >> 63 << 64), plain["index"]))
         except (TypeError, ValueError, KeyError, AttributeError):
             raise InvalidInput(
                 "A report must read {'seed': 16 hexadecimal digits, 'index': k}, {'grid': [...]} or {'bit': 0 or 1}."
             ) from None
 
 
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not -(2**63) <= value < 2**63:
-        raise ValueError
-    return int(value)
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
 class Mechanism(ABC):
@@ -100,6 +107,10 @@ class Mechanism(ABC):
     @abstractmethod
     def worst_squared_error(self) -> float:
         """The largest :meth:`squared_error` over all g."""
+
+    def clipped(self, g: Array) -> Array:
+        """What is reported about: the input, cut to what the mechanism hides."""
+        return g
 
     @abstractmethod
     def inputs(self, g: Any, *, many: bool) -> Array:
@@ -145,10 +156,26 @@ class Mechanism(ABC):
 
     def decode(self, report: Report) -> Array:
         """The value a report stands for: over the noise its mean is the (clipped) input."""
-        if not isinstance(report, Report) or report.kind != self.kind or len(report.values) != self.width:
-            raise InvalidInput(f"{type(self).__name__} reads its own reports only, got {type(report).__name__}.")
-        value: Array = self.decode_many(np.array([report.values], dtype=np.int64))[0]
+        value: Array = self.decode_rows(self.rows([report]))[0]
         return value
+
+    def reports(self, rows: Rows) -> list[Report]:
+        """Reports one by one, to send them (``to_dict``)."""
+        return [Report(self.kind, tuple(row)) for row in self.check_rows(rows).tolist()]
+
+    def rows(self, reports: Iterable[Report]) -> Rows:
+        """Reports that were received (``Report.from_dict``) as rows, which a server absorbs."""
+        values = []
+        for report in reports:
+            if not isinstance(report, Report):
+                raise InvalidInput(f"A Report is needed, got {type(report).__name__}: read JSON with Report.from_dict.")
+            if report.kind != self.kind or len(report.values) != self.width:
+                raise InvalidInput(
+                    f"{self.name} reads reports of kind {self.kind!r} with {self.width} numbers, not of kind "
+                    f"{report.kind!r} with {len(report.values)}."
+                )
+            values.append(report.values)
+        return self.check_rows(np.array(values, dtype=np.int64).reshape(-1, self.width))
 
     def decode_many(self, rows: Any) -> Array:
         """The values of many reports, one a row."""
@@ -156,7 +183,10 @@ class Mechanism(ABC):
 
     def check_rows(self, rows: Any) -> Rows:
         """Rows that can be reports of this mechanism; one that cannot is refused."""
-        checked = np.ascontiguousarray(rows)
+        try:
+            checked = np.ascontiguousarray(rows)
+        except (TypeError, ValueError):
+            checked = np.empty(0)
         if checked.dtype != np.int64 or checked.ndim != 2 or checked.shape[1] != self.width:
             raise InvalidInput(
                 f"Reports of {self.name} must be rows of {self.width} 64-bit whole numbers, got {checked.dtype} of "
@@ -202,29 +232,26 @@ class VectorMechanism(Mechanism):
         return self.spec[0]
 
     def inputs(self, g: Any, *, many: bool) -> Array:
-        try:
-            rows = array("g", g, shape=(None, self.dim) if many else (self.dim,))
-        except InvalidInput:
-            wanted = f"rows of {self.dim} finite numbers" if many else f"{self.dim} finite numbers"
-            raise InvalidInput(
-                f"{self.name} takes {wanted}; what it was given is not told, as it may be private."
-            ) from None
-        return rows if many else rows.reshape(1, -1)
+        wanted = f"rows of {self.dim} finite numbers" if many else f"{self.dim} finite numbers"
+        shape = (None, self.dim) if many else (self.dim,)
+        rows = discreetly(lambda: array("g", g, shape=shape), f"{self.name} takes {wanted}.")
+        return rows.reshape(-1, self.dim).copy()
 
     def report_rows(self, g: Array, words: Words) -> Rows:
-        rows = np.empty((len(g), self.width), dtype=np.int64)
-        kernel.privatize_rows(*self.spec, g, words, rows)
+        rows = np.zeros((len(g), self.width), dtype=np.int64)
+        device_kernel.privatize_rows(self.spec, g, words, rows)
         return rows
 
     def decode_rows(self, rows: Rows) -> Array:
         values = np.empty((len(rows), self.dim))
-        kernel.decode_rows(self.code, self.scale, rows, values)
+        server_kernel.decode_rows(self.code, self.scale, rows, values)
         return values
 
     def clipped(self, g: Array) -> Array:
-        """What is reported about: g, or where it is longer than ``clip`` the point of the ball in its direction."""
-        norm = np.linalg.norm(g, axis=-1, keepdims=True)
-        clipped: Array = g * np.minimum(1.0, self.clip / np.maximum(norm, 1e-300))
+        """g, or where it is longer than ``clip`` the point of the ball in its direction."""
+        largest = np.maximum(np.abs(g).max(axis=-1, keepdims=True), 1e-300)
+        root = np.linalg.norm(g / largest, axis=-1, keepdims=True)
+        clipped: Array = np.where(largest * root > self.clip, (g / largest) * (self.clip / np.maximum(root, 0.5)), g)
         return clipped
 
     def extremes(self) -> list[tuple[str, Array, Array]]:
@@ -236,4 +263,5 @@ class VectorMechanism(Mechanism):
             ("opposite ends, slanted", slanted, -slanted),
             ("nothing against an end", np.zeros(self.dim), axis),
             ("far outside the ball", 50.0 * slanted, -50.0 * slanted),
+            ("well inside the ball", 0.3 * slanted, -0.3 * slanted),
         ]

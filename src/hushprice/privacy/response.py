@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import Array, InvalidInput
+from hushprice.errors import Array, discreetly
 from hushprice.privacy.directions import WORD, fair_coin
 from hushprice.privacy.entropy import Words
 from hushprice.privacy.guarantee import as_epsilon
@@ -53,10 +53,14 @@ class RandomizedResponse(Mechanism):
         return self.squared_error(1.0)
 
     def inputs(self, g: Any, *, many: bool) -> Array:
-        facts = np.asarray(g)
-        if facts.dtype.kind not in "biuf" or facts.ndim != int(many) or not np.isin(facts, (0, 1)).all():
-            raise InvalidInput("randomized-response takes yes or no: True or False, 1 or 0.")
-        return facts.astype(np.float64).reshape(-1, 1)
+        def checked() -> Array:
+            facts = np.asarray(g)
+            shapes = facts.ndim == 1 or (facts.ndim == 2 and facts.shape[1] == 1) if many else facts.shape in ((), (1,))
+            if facts.dtype.kind not in "biuf" or not shapes or not np.isin(facts, (0, 1)).all():
+                raise TypeError
+            return facts.astype(np.float64).reshape(-1, 1)
+
+        return discreetly(checked, "randomized-response takes yes or no: True or False, 1 or 0; or one of them a row.")
 
     def report_rows(self, g: Array, words: Words) -> Rows:
         lie = words >= np.uint64(self.coin)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.errors import Array
 from hushprice.kernels import philox as kernel
 from hushprice.kernels.special import log, normal_quantile
 from hushprice.privacy.caps import best_cap
@@ -18,6 +19,8 @@ from hushprice.privacy.entropy import UnsafeSeed
 from hushprice.privacy.gaussian import Gaussian
 from hushprice.privacy.mechanism import Mechanism, Report
 from hushprice.privacy.response import RandomizedResponse
+
+US = (2.0**-54, 1e-12, 1e-7, 0.01, 0.0749, 0.075, 0.1, 0.123, 0.2, 0.25, 0.3, 0.377, 0.4, 0.49, 0.4999)
 
 
 def vectors() -> dict[str, Any]:
@@ -28,10 +31,7 @@ def vectors() -> dict[str, Any]:
         "about": "See docs/privacy.md for the recipe. Words are hexadecimal, most significant digit first.",
         "philox4x64_10": [_philox(words[i], words[i + 1], words[i + 2 : i + 6]) for i in range(0, 24, 3)],
         "log": [{"x": x, "log": float(log(x))} for x in (2.0**-54, 1e-300, 1e-9, 0.01, 0.5, 0.70710678, 0.075, 0.99)],
-        "normal_quantile": [
-            {"u": u, "value": float(normal_quantile(u))}
-            for u in (2.0**-54, 1e-12, 1e-7, 0.01, 0.0749, 0.075, 0.25, 0.49)
-        ],
+        "normal_quantile": [{"u": u, "value": float(normal_quantile(u))} for u in US],
         "normal": [{"word": _hex(w), "value": float(kernel.normal(np.uint64(w)))} for w in words],
         "direction": [_direction(seed, number, dim) for seed in words[:6] for number, dim in ((0, 2), (1, 5), (7, 12))],
         "coin": [
@@ -45,24 +45,24 @@ def vectors() -> dict[str, Any]:
             for n in (2, 12, 50)
             for pairs, top in [best_cap(e, n)]
         ],
-        "report": [case for mechanism in _mechanisms() for case in _reports(mechanism)],
+        "report": [case for mechanism, inputs in _cases() for case in _reports(mechanism, inputs)],
     }
 
 
-def _mechanisms() -> list[Mechanism]:
-    return [
+def _cases() -> list[tuple[Mechanism, list[Array]]]:
+    """Mechanisms with inputs inside the ball, on it, outside, and zero; or with both answers."""
+    vector: list[Mechanism] = [
         *(L2Ball(epsilon=e, clip=2.0, dim=n) for e, n in ((0.5, 2), (1.0, 12), (4.0, 50))),
         *(PrivUnit(epsilon=e, clip=2.0, dim=n) for e, n in ((1.0, 2), (4.0, 12))),
         Gaussian(epsilon=1.0, delta=1e-3, clip=2.0, dim=4),
-        RandomizedResponse(epsilon=1.0),
     ]
+    cases = [(m, [size * np.cos(np.arange(m.dim) + 0.5) for size in (0.1, 0.5, 40.0, 0.0)]) for m in vector]
+    return [*cases, (RandomizedResponse(epsilon=1.0), [np.ones(1), np.zeros(1)])]
 
 
-def _reports(mechanism: Mechanism) -> list[dict[str, Any]]:
-    """Reports of a few inputs, from given words: inside the ball, on it, outside, and zero."""
+def _reports(mechanism: Mechanism, inputs: list[Array]) -> list[dict[str, Any]]:
+    """Reports of these inputs, from given words."""
     source, cases = UnsafeSeed(7), []
-    shape = np.cos(np.arange(mechanism.dim) + 0.5)
-    inputs = [size * shape for size in (0.1, 0.5, 40.0, 0.0)] if mechanism.kind != "bit" else [np.ones(1), np.zeros(1)]
     for g in inputs:
         for _ in range(4):
             words = source.words(mechanism.words)

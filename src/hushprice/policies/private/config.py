@@ -12,7 +12,7 @@ Experiments are uniform on [l, u]. The device clips the score g = (y - psi'(z.al
 The server steps theta = Pi_Theta(theta + w / (zeta t)) with the t-th decoded report w (turned back into theta's
 coordinates), Theta the ball of a centre and a radius, zeta = L_p / d, L_p = (u - l)^2 / (4 (u^2 + l^2 + u l + 3)).
 Centred prices have mean 0 and variance 1, so that level and slope are learned apart and equally fast, from shorter
-scores that need less noise: several times less regret for the same guarantee.
+scores where prices go up to 3 or so: several times less regret for the same guarantee in the paper's markets.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from hushprice.demand import Logistic, Poisson
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, price_range, unknown
+from hushprice.errors import Array, InvalidInput, array, finite, positive_int, price_range, unknown
 from hushprice.policies.base import Policy
 from hushprice.privacy import Guarantee, VectorMechanism
 from hushprice.privacy.guarantee import as_epsilon
+from hushprice.privacy.mechanism import LARGEST_PRIVATE_DIM
 
 Score = Literal["centred", "paper"]
 LARGEST_DERIVED_DEMAND = 1e4  # beyond it a clip bound would drown every report in noise
@@ -62,23 +62,29 @@ class PrivatePolicy(Policy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        d = self.dim
+        d = positive_int("dim", self.dim, maximum=LARGEST_PRIVATE_DIM // 2)
         self._set("epsilon", as_epsilon(self.epsilon))
         self._set("z_max", finite("z_max", self.z_max, minimum=0.0, maximum=1e6, strict=True))
         radius = 2.0 * math.sqrt(2.0 * d) if self.radius is None else self.radius
         radius = finite("radius", radius, minimum=0.0, maximum=1e6, strict=True)
         centre = self._point("centre", (0.0,) * (2 * d) if self.centre is None else self.centre)
         start = self._point("start_at", centre if self.start_at is None else self.start_at)
-        if math.dist(start, centre) > radius * (1.0 + 1e-9):
-            raise InvalidInput(f"start_at must lie in Theta, within {radius:g} of its centre.")
         for name, value in (("radius", radius), ("centre", centre), ("start_at", start)):
             self._set(name, value)
+        if not self.in_theta(np.array(start)):
+            raise InvalidInput(f"start_at must lie in Theta, within {radius:g} of its centre.")
         self._set("experiment_prices", self._experiments())
         if self.demand_max is not None:
             self._set("demand_max", finite("demand_max", self.demand_max, minimum=1.0, maximum=1e9))
+        if self.ridge != 1.0:
+            raise InvalidInput("A private policy has no ridge: its estimate is kept in Theta, of the given radius.")
         self._set("zeta_scale", finite("zeta_scale", self.zeta_scale, minimum=1e-6, maximum=1e6))
-        if self.score not in get_args(Score):
+        if not isinstance(self.score, str) or self.score not in get_args(Score):
             raise unknown("score", self.score, get_args(Score))
+        if not self.zeta > 1e-12:
+            raise InvalidInput(
+                f"The experiments' prices {self.experiment_prices} are too close together to learn from."
+            )
         _ = self.mechanism  # refused now rather than at the first report
 
     def _point(self, name: str, value: Any) -> tuple[float, ...]:
@@ -131,22 +137,16 @@ class PrivatePolicy(Policy):
     def clip(self) -> float:
         """C_g, the bound on the length of a score; derived, never passed in."""
         longest = self.z_max * math.sqrt(1.0 + self._steepest**2)
-        if isinstance(self.family, Logistic):
-            return longest
-        M = self.largest_demand
-        noise = math.sqrt(M) if isinstance(self.family, Poisson) else self.family.scale
-        clip = 2.0 * longest * (M + noise * math.sqrt(math.log(max(self.experiments_expected, 4))))
-        return min(clip, LARGEST_VALUE)
+        return longest * self.family.residual_bound(self.largest_demand, self.experiments_expected)
 
     @property
     def largest_demand(self) -> float:
-        """M: as stated, or sup psi'(x.theta) over Theta and all x."""
+        """M: as stated, or a bound on psi'(x.theta) over Theta and all x."""
         if self.demand_max is not None:
             return self.demand_max
         centre, radius = self.ball
         reach = self.z_max * math.sqrt(1.0 + self.experiment_range()[1] ** 2)
-        eta = reach * (float(np.linalg.norm(centre)) + radius)
-        M = max(1.0, float(self.family.mean(min(eta, 700.0))))
+        M = max(1.0, self.family.largest_mean(reach * (float(np.linalg.norm(centre)) + radius)))
         if M > LARGEST_DERIVED_DEMAND:
             raise InvalidInput(
                 f"{self.family.name} demand could be as large as {M:.3g} in this Theta, and the noise would have to "
@@ -159,6 +159,11 @@ class PrivatePolicy(Policy):
         """Rate of SGD: step t has size 1 / (zeta t)."""
         l, u = self.experiment_range()  # noqa: E741 (the paper's name)
         return self.zeta_scale * (u - l) ** 2 / (4.0 * (u * u + l * l + u * l + 3.0)) / self.dim
+
+    def in_theta(self, theta: Array) -> bool:
+        """Whether a point lies in Theta, but for rounding."""
+        centre, radius = self.ball
+        return math.dist(theta, centre) <= radius * (1.0 + 1e-9) + 1e-12 * math.hypot(*centre)
 
     @property
     def ball(self) -> tuple[Array, float]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
 
-from hushprice.errors import Array
-from hushprice.kernels import private as kernel
-from hushprice.policies.base import Choices, Device, Params, Records, Reports, Stages
+from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, discreetly
+from hushprice.kernels import report as kernel
+from hushprice.policies.base import Choices, Device, Params, Quotes, Records, Reports, Stages
 from hushprice.policies.private.config import PrivatePolicy
 from hushprice.policies.private.reports import MixedReports, PrivateReports
-from hushprice.privacy import Entropy
+from hushprice.privacy import Entropy, Ledger
 from hushprice.privacy.entropy import as_entropy
-
-if TYPE_CHECKING:
-    from hushprice.privacy import Ledger
 
 
 class PrivateDevice(Device):
@@ -28,6 +25,8 @@ class PrivateDevice(Device):
 
     def __init__(self, policy: PrivatePolicy, entropy: Entropy | None = None, *, ledger: Ledger | None = None) -> None:
         super().__init__(policy)
+        if ledger is not None and not isinstance(ledger, Ledger):
+            raise InvalidInput(f"ledger must be a hushprice.privacy.Ledger, not {type(ledger).__name__}.")
         self.entropy, self.ledger = as_entropy(entropy), ledger
 
     def report(
@@ -37,16 +36,51 @@ class PrivateDevice(Device):
 
     def privatized(self, params: Params, z: Array, price: Array, y: Array, stage: Stages) -> PrivateReports:
         """Randomised reports of these customers."""
-        policy, mechanism, n = self.policy, self.policy.mechanism, len(z)
+        policy, mechanism = self.policy, self.policy.mechanism
+        theta, (z, price, y) = self._theta(params), self._sales(z, price, y)
+        n = len(z)
         if self.ledger is not None:
             for _ in range(n):
                 self.ledger.spend(mechanism)
         words = self.entropy.words(n * mechanism.words).reshape(n, mechanism.words)
-        rows = np.empty((n, mechanism.width), dtype=np.int64)
-        kernel.report_rows(
-            policy.family.code, params.theta, z, price, y, *policy.price_scale, *mechanism.spec, words, rows
-        )
+        rows = np.zeros((n, mechanism.width), dtype=np.int64)
+        kernel.report_rows(policy.family.code, theta, z, price, y, *policy.price_scale, mechanism.spec, words, rows)
         return PrivateReports(rows, int(np.max(stage)))
+
+    def quote(self, params: Params, z: Array, rng: np.random.Generator) -> Quotes:
+        self._theta(params)
+        return super().quote(params, self._contexts(z), rng)
+
+    def _theta(self, params: Params) -> Array:
+        """The published estimate: a server that publishes another than one in Theta gets nothing."""
+        theta = array("the published theta", params.theta, shape=(2 * self.policy.dim,))
+        if not self.policy.in_theta(theta):
+            raise InvalidInput("The published theta lies outside Theta: no price and no report is made from it.")
+        return theta
+
+    def _sales(self, z: Array, price: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Contexts, prices and outcomes that go together."""
+        z, price, y = self._contexts(z), self._prices(price), self._outcomes(y)
+        if not len(price) == len(y) == len(z):
+            raise InvalidInput("A block of customers must have as many prices and outcomes as contexts.")
+        return z, price, y
+
+    def _contexts(self, z: Array) -> Array:
+        d = self.policy.dim
+        check = partial(array, "contexts", z, shape=(None, d), limit=LARGEST_VALUE)
+        return discreetly(check, f"Contexts must be rows of {d} finite numbers below {LARGEST_VALUE:g} in size.")
+
+    def _prices(self, price: Array) -> Array:
+        low, high = self.policy.prices
+        prices = discreetly(partial(array, "prices", price, shape=(None,)), "Prices must be finite numbers.")
+        if not ((prices >= low) & (prices <= high)).all():
+            raise InvalidInput(f"A price lies outside {self.policy.prices}.")
+        return prices
+
+    def _outcomes(self, y: Array) -> Array:
+        family = self.policy.family
+        check = partial(array, "outcomes", y, shape=(None,))
+        return discreetly(lambda: family.check_outcome(check()), f"Outcomes must be possible in {family.name} demand.")
 
 
 class MixedDevice(PrivateDevice):
@@ -55,7 +89,10 @@ class MixedDevice(PrivateDevice):
     def report(
         self, params: Params, z: Array, price: Array, y: Array, stage: Stages, *, public: Choices | None = None
     ) -> MixedReports:
-        chosen = np.zeros(len(z), dtype=np.bool_) if public is None else public
+        z, price, y = self._sales(z, price, y)
+        chosen = np.zeros(len(z), dtype=np.bool_) if public is None else np.asarray(public)
+        if chosen.dtype != np.bool_ or chosen.shape != (len(z),):
+            raise InvalidInput("public must say True or False of each customer.")
         rest = ~chosen
         return MixedReports(
             self.privatized(params, z[rest], price[rest], y[rest], stage),

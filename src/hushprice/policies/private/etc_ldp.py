@@ -9,6 +9,8 @@ ETC-LDP         tau = ceil(2 d sqrt(T) log(T) / epsilon); L2Ball or PrivUnit
                 tau = ceil(2 sqrt(d T) log(T) / sqrt(p + (1 - p) r)), r = min(1, epsilon^2 / d) the worth of a private
                 customer; then one pass of plain SGD over the public records, step k of size 1 / (zeta (n r + k)) after
                 n private ones
+All lengths are rounded up and cut at T (at E in episode q).
+
 ...Doubling     episodes of length E = 2^q, tau_q = min(E, 1/sqrt(2) times the above at T = E); SGD goes on over
                 episodes, with its step counter, unless ``restart``
 """
@@ -20,7 +22,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-from hushprice.errors import InvalidInput, positive_int, unknown
+from hushprice.errors import InvalidInput, finite, positive_int
 from hushprice.policies.base import FOREVER, Server
 from hushprice.policies.loop import Loop
 from hushprice.policies.private.config import PrivatePolicy
@@ -71,6 +73,11 @@ class _KnownHorizon(EpisodesLDP):
         self._set("horizon", positive_int("horizon", self.horizon))
         super().__post_init__()
 
+
+@dataclass(frozen=True, kw_only=True)
+class _Once(_KnownHorizon):
+    """tau experiments, then commit."""
+
     @property
     def tau(self) -> int:
         """Number of price experiments."""
@@ -112,8 +119,11 @@ class _Pure(PrivatePolicy):
     noise: PureMechanism = "l2-ball"
 
     def __post_init__(self) -> None:
-        if self.noise not in get_args(PureMechanism):
-            raise unknown("mechanism without a delta", self.noise, get_args(PureMechanism))
+        if not isinstance(self.noise, str) or self.noise not in get_args(PureMechanism):
+            raise InvalidInput(
+                f"noise must be one of {', '.join(get_args(PureMechanism))}, got {self.noise!r}. For Gaussian noise "
+                f"take ETCLDPApprox."
+            )
         super().__post_init__()
 
     def _mechanism(self) -> VectorMechanism:
@@ -128,6 +138,10 @@ class _Approximate(PrivatePolicy):
     delta: float = 1e-3
     calibration: Calibration = "analytic"
 
+    def __post_init__(self) -> None:
+        self._set("delta", finite("delta", self.delta))
+        super().__post_init__()
+
     def _mechanism(self) -> VectorMechanism:
         return Gaussian(
             epsilon=self.epsilon, delta=self.delta, clip=self.clip, dim=2 * self.dim, calibration=self.calibration
@@ -135,7 +149,7 @@ class _Approximate(PrivatePolicy):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ETCLDP(_KnownHorizon, _Pure):
+class ETCLDP(_Once, _Pure):
     """Explore then commit under epsilon-LDP. Regret of order d sqrt(T) log(T) / epsilon.
 
     ``noise`` is "l2-ball", as in the paper, or "privunit".
@@ -156,7 +170,7 @@ class ETCLDPDoubling(_Doubling, _Pure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ETCLDPApprox(_KnownHorizon, _Approximate):
+class ETCLDPApprox(_Once, _Approximate):
     """Explore then commit under (epsilon, delta)-LDP, by Gaussian noise.
 
     ``calibration="paper"`` is for the paper's figures; ``guarantee`` then says what it truly gives.
@@ -208,6 +222,10 @@ class ETCLDPMixed(_KnownHorizon, MixedLDP):
     """
 
     name: ClassVar[str] = "etc-ldp-mixed"
+
+    @property
+    def experiments_expected(self) -> int:
+        return self.experiments(1, 0.0)
 
     def episode(self, q: int) -> tuple[int, int]:
         first = max(1, min(self.horizon, math.ceil(math.sqrt(self.dim * self.horizon))))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hushprice.errors import Array
-from hushprice.kernels import private as kernel
+from hushprice.kernels import experiment as kernel
 from hushprice.policies.base import Choices, Records
 from hushprice.policies.loop import Customers, Loop
 from hushprice.policies.private.device import PrivateDevice
@@ -27,22 +27,21 @@ class PrivateLoop(Loop):
     def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
         if not self.server.exploring:
             return super().sell_span(customers, rows, rng)
-        server, policy, n = self.server, self.device.policy, rows.stop - rows.start
-        mechanism, public = policy.mechanism, self.public(customers.public[rows])
+        server, mechanism, n = self.server, self.server.mechanism, rows.stop - rows.start
+        z, public = customers.z[rows], self.public(customers.public[rows])
         private = n - int(np.count_nonzero(public))
+        prices = self.device.quote(server.params, z, rng).price
         words = self.device.entropy.words(private * mechanism.words).reshape(private, mechanism.words)
-        prices = np.empty(n)
         server.advance(n)
         kernel.experiments(
-            policy.family.code, *policy.experiment_range(), server.zeta, *server.price_scale, server.centre,
-            server.radius, *mechanism.spec, mechanism.scale, customers.z[rows], rng.random(n), public, words,
+            server.policy.family.code, server.rate, mechanism.spec, mechanism.scale, z, public, words,
             customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
             customers.uniforms[rows], server.theta, server.t, prices,
         )  # fmt: skip
         server.count(private)
         y = customers.buy(rows, prices)
         if private < n:
-            self.keep(Records(customers.z[rows][public], prices[public], y[public]))
+            self.keep(Records(z[public], prices[public], y[public]))
         return prices, n
 
     def public(self, choices: Choices) -> Choices:

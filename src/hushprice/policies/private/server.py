@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushprice.errors import Array, InvalidInput, SnapshotError, array
-from hushprice.kernels import private as kernel
+from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, SnapshotError, array
+from hushprice.kernels import sgd as kernel
 from hushprice.policies.base import FOREVER, Params, Phase, Records, ReportsT, Server
 from hushprice.policies.private.reports import MixedReports, PrivateReports
 
@@ -20,9 +20,9 @@ class SGDServer(Server[ReportsT]):
     """Counts rounds and reports; explores and commits in episodes."""
 
     def __init__(self, policy: EpisodesLDP) -> None:
-        self.policy, self.mechanism, self.zeta = policy, policy.mechanism, policy.zeta
-        self.price_scale = policy.price_scale
+        self.policy, self.mechanism = policy, policy.mechanism
         self.centre, self.radius = policy.ball
+        self.rate = (policy.zeta, *policy.price_scale, self.centre, self.radius)
         self.theta: Array = np.array(policy.start_at)
         self.t = 0  # private reports absorbed: the steps of SGD
         self.absorbed = 0  # reports absorbed in all
@@ -82,13 +82,10 @@ class SGDServer(Server[ReportsT]):
 
     def step(self, reports: PrivateReports) -> None:
         """One step of SGD a report; those of an episode before a restart come too late."""
-        rows = self.mechanism.check_rows(reports.rows)
         if self.policy.restarts and reports.stage != self.q:
             return
-        kernel.absorb_rows(
-            self.mechanism.code, self.mechanism.scale, rows, self.t, self.zeta, *self.price_scale, self.theta,
-            self.centre, self.radius,
-        )  # fmt: skip
+        rows, mechanism = reports.rows, self.mechanism
+        kernel.absorb_rows(mechanism.code, mechanism.scale, rows, self.t, self.rate, self.theta)
         self.count(len(rows))
 
     def count(self, n: int) -> None:
@@ -105,7 +102,7 @@ class SGDServer(Server[ReportsT]):
         if not 1 <= q <= 62 or t > absorbed:
             raise SnapshotError("The snapshot does not say which round it is in.")
         theta = array("theta", state["theta"], shape=self.theta.shape).copy()
-        if np.linalg.norm(theta - self.centre) > self.radius * (1.0 + 1e-9):
+        if not self.policy.in_theta(theta):
             raise SnapshotError("The snapshot's estimate lies outside Theta.")
         self._begin(q)
         if offset > self.length:
@@ -119,6 +116,7 @@ class PrivateServer(SGDServer[PrivateReports]):
     def absorb(self, reports: PrivateReports) -> None:
         if not isinstance(reports, PrivateReports):
             raise InvalidInput("This server takes randomised reports only. What it was handed was not looked at.")
+        self.mechanism.check_rows(reports.rows)
         self.step(reports)
 
 
@@ -171,18 +169,29 @@ class MixedServer(SGDServer[MixedReports]):
         """The private estimate, then one pass of plain SGD over the public records."""
         if self._final is None:
             self._final, kept = self.theta.copy(), self.records
-            kernel.plain_pass(
-                self.policy.family.code, kept.z, kept.price, kept.y, self.t * self.policy.worth, self.zeta,
-                *self.price_scale, self._final, self.centre, self.radius,
-            )  # fmt: skip
+            worth = self.t * self.policy.worth
+            kernel.plain_pass(self.policy.family.code, kept.z, kept.price, kept.y, worth, self.rate, self._final)
         return self._final.copy()
 
     def absorb(self, reports: MixedReports) -> None:
-        if not isinstance(reports, MixedReports):
+        parts = (reports.private, reports.public) if isinstance(reports, MixedReports) else (None, None)
+        if not isinstance(parts[0], PrivateReports) or not isinstance(parts[1], Records):
             raise InvalidInput("This server takes MixedReports only. What it was handed was not looked at.")
-        self.step(reports.private)
-        if not self.policy.restarts or reports.public.stage == self.q:
-            self.keep(reports.public)
+        self.mechanism.check_rows(parts[0].rows)
+        public = self._checked(parts[1])
+        self.step(parts[0])
+        if not self.policy.restarts or public.stage == self.q:
+            self.keep(public)
+
+    def _checked(self, records: Records) -> Records:
+        """Raw records of public customers that can be learned from; others are refused whole."""
+        z = array("public contexts", records.z, shape=(None, self.policy.dim), limit=LARGEST_VALUE)
+        price = array("public prices", records.price, shape=(len(z),), limit=LARGEST_VALUE)
+        low, high = self.policy.prices
+        if not ((price >= low) & (price <= high)).all():
+            raise InvalidInput(f"A public price lies outside {self.policy.prices}.")
+        y = self.policy.family.check_outcome(array("public outcomes", records.y, shape=(len(z),)))
+        return Records(z, price, y, records.stage)
 
     def count(self, n: int) -> None:
         super().count(n)
@@ -211,12 +220,12 @@ class MixedServer(SGDServer[MixedReports]):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         explore, public = _whole(state.get("explore")), state["public"]
-        y = array("public outcomes", public["y"], shape=(None,))
-        z = array("public contexts", public["z"], shape=(len(y), self.policy.dim))
-        price = array("public prices", public["price"], shape=(len(y),))
+        records = self._checked(Records(public["z"], public["price"], public["y"]))
         super().restore(state)
+        if explore > self.length:
+            raise SnapshotError(f"The snapshot explores for {explore} rounds of an episode of {self.length}.")
         self.publics, absorbed = 0, self.absorbed
-        self.keep(Records(z, price, self.policy.family.check_outcome(y)))
+        self.keep(records)
         self.absorbed, self._decided = absorbed, explore > 0
         self.explore = explore or self.explore
 

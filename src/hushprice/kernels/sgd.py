@@ -1,0 +1,87 @@
+"""The server's half of a private step: reports into steps of projected SGD.
+
+Kinds of report, each a row of 64-bit integers:
+
+    DIRECTIONS  (seed, index): one of the 2 J directions +-v_0 .. +-v_(J-1) of a public seed
+    GRID        one integer a coordinate: the value on a grid, noise included
+
+``rate`` is (zeta, shift, factor, centre, radius): the pace, how scores hold the price, and the ball Theta.
+"""
+
+import math
+
+import numpy as np
+
+from hushprice.kernels.jit import compiled, inlined
+from hushprice.kernels.philox import direction
+from hushprice.kernels.score import score
+
+DIRECTIONS, GRID = 0, 1
+CELLS = 64.0  # grid cells in one standard deviation of the noise
+
+
+@inlined
+def stretch(index, scale, v, w):
+    """w = B v for an even index, -B v for an odd one."""
+    signed = -scale if index & 1 else scale
+    for i in range(w.size):
+        w[i] = v[i] * signed
+
+
+@compiled
+def decode(kind, scale, row, w, room):
+    """The vector a report stands for. ``scale`` is the length B of a direction or the step of the grid."""
+    if kind == GRID:
+        for i in range(w.size):
+            w[i] = scale * row[i]
+        return
+    direction(np.uint64(row[0]), row[1] >> 1, w, room)
+    stretch(row[1], scale, w, w)
+
+
+@compiled
+def decode_rows(kind, scale, rows, w):
+    """The vectors of many reports."""
+    room = np.empty(w.shape[1] + 3, np.uint64)
+    for i in range(len(rows)):
+        decode(kind, scale, rows[i], w[i], room)
+
+
+@compiled
+def move(theta, w, eta, shift, factor, centre, radius):
+    """theta = Pi_Theta(theta + eta w'), Theta the ball of that centre and radius.
+
+    w = (w_1, w_2) is a score at shift c and factor f, so that in theta's coordinates w' = (w_1 + c f w_2, f w_2).
+    """
+    d = theta.size // 2
+    for j in range(d):
+        slope = factor * w[d + j]
+        theta[j] += eta * (w[j] + shift * slope)
+        theta[d + j] += eta * slope
+    total = 0.0
+    for i in range(theta.size):
+        total += (theta[i] - centre[i]) * (theta[i] - centre[i])
+    if total > radius * radius:
+        shrink = radius / math.sqrt(total)
+        for i in range(theta.size):
+            theta[i] = centre[i] + shrink * (theta[i] - centre[i])
+
+
+@compiled
+def absorb_rows(kind, scale, rows, t, rate, theta):
+    """The server's steps over reports, the first of them number t + 1: step t has size 1 / (zeta t)."""
+    zeta, shift, factor, centre, radius = rate
+    w, room = np.empty(theta.size), np.empty(theta.size + 3, np.uint64)
+    for i in range(len(rows)):
+        decode(kind, scale, rows[i], w, room)
+        move(theta, w, 1.0 / (zeta * (t + 1.0 + i)), shift, factor, centre, radius)
+
+
+@compiled
+def plain_pass(code, z, price, y, before, rate, theta):
+    """One pass of plain SGD over public records, step k of size 1 / (zeta (before + k))."""
+    zeta, shift, factor, centre, radius = rate
+    g = np.empty(theta.size)
+    for k in range(len(z)):
+        score(code, theta, z[k], price[k], y[k], shift, factor, g)
+        move(theta, g, 1.0 / (zeta * (before + k + 1.0)), shift, factor, centre, radius)
