@@ -11,8 +11,8 @@ Experiments are uniform on [l, u]. The device clips the score g = (y - psi'(z.al
 
 The server steps theta = Pi_Theta(theta + w / (zeta t)) with the t-th decoded report w (turned back into theta's
 coordinates), Theta the ball of a centre and a radius, zeta = L_p / d, L_p = (u - l)^2 / (4 (u^2 + l^2 + u l + 3)).
-Centred prices have mean 0 and variance 1, so that level and slope are learned apart and equally fast, for prices up to 3
-from shorter scores too: about half of the regret for the same guarantee in the paper's markets.
+Centred prices have mean 0 and variance 1, so that level and slope are learned apart and equally fast, for prices up to
+3 from shorter scores too: about half of the regret for the same guarantee in the paper's markets.
 """
 
 from __future__ import annotations
