@@ -7,6 +7,7 @@ import copy
 import inspect
 import json
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -393,7 +394,7 @@ def test_gaussian_curve_against_another_library() -> None:
                 exact = mp.ncdf(a) - mp.exp(epsilon) * mp.ncdf(b)
                 assert gaussian_delta(epsilon, mu) == pytest.approx(float(exact), rel=1e-7, abs=1e-300)
                 assert gaussian_delta(epsilon, mu) >= exact, "rounding must count against the claim"
-        for epsilon, mu in ((4.28e-6, 3e-10), (1e-6, 1e-3), (1e-5, 1e-5)):
+        for epsilon, mu in ((4.28e-6, 3e-10), (1e-6, 1e-3), (1e-5, 1e-5), (0.00517, 0.000911), (1e-7, 1e-8)):
             a, b = mu / mp.mpf(2) - mp.mpf(epsilon) / mu, -mu / mp.mpf(2) - mp.mpf(epsilon) / mu
             assert gaussian_delta(epsilon, mu) >= mp.ncdf(a) - mp.exp(mp.mpf(epsilon)) * mp.ncdf(b)
     for delta in (1e-2, 1e-3, 1e-6, 1e-9):
@@ -622,9 +623,19 @@ def test_ledger_cannot_be_set_back_raised_or_doubled(tmp_path: Path) -> None:
     assert repr(ledger) == "<Ledger: 2 reports, epsilon 1 of 1 spent>"
     with pytest.raises(BudgetSpent):
         ledger.spend(mechanism)
-    file.write_bytes(early)
-    with pytest.raises(LedgerError, match="set back"):
-        ledger.spend(mechanism)
+    file.write_bytes(early)  # set back: its log knows better, for this object and after a restart
+    for each in (ledger, Ledger(epsilon=1.0, path=file)):
+        assert each.reports == 2
+        with pytest.raises(BudgetSpent):
+            each.spend(mechanism)
+    lowered = Ledger(epsilon=0.9, path=file)
+    assert lowered.cap.epsilon == 0.9
+    ledger.allows(mechanism)
+    assert ledger.cap.epsilon == 0.9, "a cap that was lowered binds every object"
+    second = tmp_path / "second.json"
+    second.hardlink_to(file)
+    with pytest.raises(LedgerError, match="second name"):
+        Ledger(epsilon=0.9, path=second)
     dangling = tmp_path / "dangling.json"
     dangling.symlink_to(tmp_path / "nowhere" / "ledger.json")
     with pytest.raises(LedgerError, match="link to nothing"):
@@ -730,6 +741,44 @@ def test_nothing_that_goes_wrong_before_a_report_shows_in_it() -> None:
         words = np.tile(UnsafeSeed(3).words(mechanism.words), (4, 1))
         rows = mechanism.report_rows(bad.copy(), words)
         assert (rows == rows[3]).all()
+
+
+def test_audit_refuses_reports_that_cannot_be() -> None:
+    class Impossible(L2Ball):
+        def report_rows(self, g: Any, words: Any) -> Any:
+            rows = super().report_rows(g, words)
+            rows[:, 1] = 2**40
+            return rows
+
+    with pytest.raises(InvalidInput, match="cannot come from"):
+        privacy.audit(Impossible(epsilon=1.0, clip=1.0, dim=2), samples=1000)
+
+
+def test_ledger_does_not_undercharge_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure at any write leaves a ledger that works on and knows of at least what was granted."""
+    mechanism = RandomizedResponse(epsilon=0.1)
+    for k, name in enumerate(("fsync", "replace", "open")):
+        file = tmp_path / f"{k}.json"
+        ledger, granted = Ledger(epsilon=2.0, path=file), 0
+        for skip in range(8):
+            calls, real = [0], getattr(os, name)
+
+            def failing(
+                *args: Any, calls: list[int] = calls, real: Any = real, skip: int = skip, **options: Any
+            ) -> Any:
+                calls[0] += 1
+                if calls[0] == skip + 1:
+                    raise OSError(5, "input/output error")
+                return real(*args, **options)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(os, name, failing)
+                with contextlib.suppress(LedgerError):
+                    ledger.spend(mechanism)
+                    granted += 1
+        again = Ledger(epsilon=2.0, path=file)
+        assert again.reports >= granted > 0
+        again.spend(mechanism)
 
 
 def test_low_bits() -> None:

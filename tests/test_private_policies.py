@@ -256,6 +256,7 @@ def test_the_server_and_its_surroundings_hold_no_raw_data(
         lambda: pricer.offer([*z, 1.0]),
         lambda: pricer.observe(waiting.id, 1.0),
         lambda: pricer.observe(waiting, float(z[0])),
+        lambda: pricer.observe(z, 1.0),
         lambda: policy.mechanism.privatize([*z, "a", 0.0, 0.0]),
         lambda: pricer._server.absorb(Records(z.reshape(1, -1), np.ones(1), np.ones(1))),
     )
@@ -464,6 +465,12 @@ def test_a_device_refuses_what_it_cannot_report(name: str) -> None:
             device.report(evil, z, p, y, 1)
         with pytest.raises(InvalidInput, match="theta"):
             device.quote(evil, z, np.random.default_rng(1))
+    for phase in (Phase.INDEX, Phase.STAGES, Phase.FIXED, Phase.PERTURB, Phase.GRID):
+        with pytest.raises(InvalidInput, match="another policy"):
+            device.quote(dataclasses.replace(params, phase=phase, level=99.0), z, np.random.default_rng(1))
+    for stage in (None, "x", 0, math.nan):
+        with pytest.raises(InvalidInput, match="stage"):
+            device.report(params, z, p, y, stage)
 
 
 def test_choices_must_be_yes_or_no() -> None:

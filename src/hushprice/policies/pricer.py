@@ -45,7 +45,8 @@ class Pricer:
 
     Of a private policy's customers the pricer keeps no context: the :class:`Offer` in the caller's hands is the
     customer's device, and an outcome must come with it rather than with its id alone. The generator behind its price
-    experiments is not saved either, as the prices could be read back from it; a loaded pricer starts a fresh one.
+    experiments is not saved either, as the prices could be read back from it; a loaded pricer starts a fresh one. (An
+    outcome observed after the last save can be observed again after a load, and is then reported twice.)
 
     >>> from hushprice.policies import ETCDoubling
     >>> pricer = ETCDoubling(family="logistic", dim=2, prices=(0, 3)).start(seed=1)
@@ -126,7 +127,8 @@ class Pricer:
         """
         key = offer.id if isinstance(offer, Offer) else offer
         if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not self._made(int(key)):
-            raise InvalidInput(f"This pricer made no offer {key!r}, or made it after the last save before a crash.")
+            shown = f"offer {key}" if isinstance(key, (int, np.integer)) else "such offer"
+            raise InvalidInput(f"This pricer made no {shown}, or made it after the last save before a crash.")
         outcome = self._outcome(y)
         known = self._open.get(int(key))
         if known is None:

@@ -114,7 +114,7 @@ def audit(
     for inputs, first, second in pairs:
         seen, unseen = [], []
         for g in (first, second):
-            rows = mechanism.privatize_many(np.tile(g, (samples, 1)), rng)
+            rows = mechanism.check_rows(mechanism.privatize_many(np.tile(g, (samples, 1)), rng))
             seen.append(_Sample(mechanism, rows[:half], first, second))
             unseen.append(_Sample(mechanism, rows[half:], first, second))
         for one, other in ((0, 1), (1, 0)):

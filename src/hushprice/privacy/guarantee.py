@@ -54,8 +54,10 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     if mu <= 0.0:
         return 0.0
     shift = epsilon / mu
-    first, second = math.exp(log_ndtr(0.5 * mu - shift)), math.exp(epsilon + log_ndtr(-0.5 * mu - shift))
-    return min(max(first - second, 0.0) + 1e-14 * first + 1e-300, 1.0)  # rounding counts against the claim
+    log_first = float(log_ndtr(0.5 * mu - shift))
+    first, second = math.exp(log_first), math.exp(epsilon + log_ndtr(-0.5 * mu - shift))
+    rounding = 1e-13 * first * (1.0 - log_first) + 1e-300  # counts against the claim
+    return min(max(first - second, 0.0) + rounding, 1.0)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -102,7 +104,7 @@ class Loss:
 
     def _curve(self, epsilon: float) -> float:
         """gaussian_delta + (1 + e^epsilon) slack: convex in e^epsilon, so that it falls and then rises."""
-        slack = (1.0 + math.exp(epsilon)) * self.slack if self.slack else 0.0
+        slack = (1.0 + math.exp(min(epsilon, 700.0))) * self.slack if self.slack else 0.0
         return min(1.0, gaussian_delta(epsilon - self.epsilon, self.mu) + slack)
 
     def _turn(self) -> float:

@@ -25,7 +25,6 @@ except ImportError:  # pragma: no cover (Windows has no such locks: one process 
 
 FORMAT = "hushprice-ledger"
 _ROUNDING = 1.0 + 1e-12  # so that three reports of 0.1 fit under a cap of 0.3
-_KEPT = b"a ledger has been kept here\n"
 
 
 @dataclass(frozen=True)
@@ -42,9 +41,10 @@ class Ledger:
 
     Pure mechanisms add up (basic composition), Gaussian ones by the exact curve of their sum. With a ``path`` each
     spending is on disk before the report is made, so that a crash or a restart can only make the customer safer, and
-    several processes share one budget. A file that is damaged, has vanished (its ``.lock`` remembers that there was
-    one) or says less than is known stops reports: it is never taken for a fresh one. The cap is kept with it and can be
-    lowered, not raised. Without a path the ledger lives and dies with this object, in one process.
+    several processes share one budget. It is written twice, to the file and to a log beside it (``.log``), and
+    whichever says more counts: setting the file back wins nothing. A file that is damaged or has vanished stops
+    reports; it is never taken for a fresh one. The cap is kept with it and can be lowered, not raised. Without a path
+    the ledger lives and dies with this object, in one process.
 
     >>> from hushprice.privacy import L2Ball
     >>> ledger, mechanism = Ledger(epsilon=1.0), L2Ball(epsilon=0.5, clip=1.0, dim=2)
@@ -60,13 +60,13 @@ class Ledger:
         )
         self.path = None if path is None else _resolved(path)
         self._page, self._thread, self._process = _Page(cap, Loss(), 0), threading.RLock(), os.getpid()
-        with self._alone() as first:
+        with self._alone():
             if self.path is None:
                 return
-            if first:
+            if not self.path.exists() and not _logged(self.path):
                 self._write(self._page)
                 return
-            kept = _read(self.path)
+            kept = self._kept()
             if cap.epsilon > kept.cap.epsilon or cap.delta > kept.cap.delta:
                 raise InvalidInput(
                     f"The ledger {self.path} has a cap of epsilon = {kept.cap.epsilon:g}, delta = {kept.cap.delta:g}, "
@@ -127,42 +127,36 @@ class Ledger:
             return self._read_again()
 
     def _read_again(self) -> _Page:
-        """The file as it is now, which must know at least as much as we do."""
+        """The ledger as it is now, under the lowest cap it was ever given."""
         if self.path is not None:
-            page, known = _read(self.path), self._page
-            if (
-                page.reports < known.reports
-                or page.spent.epsilon < known.spent.epsilon
-                or page.spent.mu < known.spent.mu
-            ):
-                raise LedgerError(f"The ledger {self.path} was set back: it tells of less than was spent. {_HELP}")
-            self._page = _Page(known.cap, page.spent, page.reports)
+            kept, ours = self._kept(), self._page.cap
+            cap = Guarantee(min(ours.epsilon, kept.cap.epsilon), min(ours.delta, kept.cap.delta))
+            self._page = _Page(cap, kept.spent, kept.reports)
         return self._page
+
+    def _kept(self) -> _Page:
+        """What the file says, or where they know of more reports its log or this object."""
+        assert self.path is not None
+        page = _read(self.path)
+        return max(page, *_logged(self.path), self._page, key=lambda known: known.reports)
 
     def _write(self, page: _Page) -> None:
         if self.path is not None:
-            _write(self.path, page)
+            text = _text(page)
+            _append(_log(self.path), text)
+            _replace(self.path, text)
         self._page = page
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Alone with the ledger, among all threads and all processes that keep to this; tells whether it is new."""
+    def _alone(self) -> Iterator[None]:
+        """Alone with the ledger, among all threads and all processes that keep to this."""
         if self._process != os.getpid() and self.path is None:
             raise LedgerError("A ledger without a file cannot be shared by processes: give it a path.")
-        with self._thread:
-            if self.path is None:
-                yield False
-                return
-            lock = self.path.with_name(self.path.name + ".lock")
-            with _held(lock) as handle:
-                first = os.fstat(handle).st_size == 0 and not self.path.exists()
-                yield first
-                if os.fstat(handle).st_size == 0:
-                    os.write(handle, _KEPT)
-                    os.fsync(handle)
+        with self._thread, _folder_held(self.path):
+            yield
 
 
-_HELP = "No report is made. Restore it from a backup; a new file would forget what has been spent."
+_HELP = "No report is made. Restore the file from a copy, however old: the log beside it knows what was spent since."
 
 
 def _loss(mechanism: Mechanism) -> Loss:
@@ -188,51 +182,87 @@ def _resolved(path: str | PathLike[str]) -> Path:
 
 
 @contextlib.contextmanager
-def _held(lock: Path) -> Iterator[int]:
-    """The lock file, locked, and still the one that others will find under its name."""
+def _folder_held(path: Path | None) -> Iterator[None]:
+    """The file's folder, locked: unlike a lock file it cannot be cleaned away."""
+    if path is None or fcntl is None:
+        yield
+        return
     try:
-        while True:
-            handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
-            if fcntl is None:
-                break
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):
-                if os.fstat(handle).st_ino == lock.stat().st_ino:
-                    break
-            os.close(handle)
+        folder = os.open(path.parent, os.O_RDONLY)
     except OSError as problem:
-        raise LedgerError(
-            f"The ledger's lock {lock} cannot be taken: {problem.strerror}. No report is made."
-        ) from problem
+        raise LedgerError(f"The ledger {path} cannot be kept: {problem.strerror}. No report is made.") from problem
     try:
-        yield handle
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
     finally:
-        os.close(handle)
+        fcntl.flock(folder, fcntl.LOCK_UN)  # a child process may hold a copy of the descriptor
+        os.close(folder)
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(path.name + ".log")
+
+
+def _logged(path: Path) -> list[_Page]:
+    """The last page of the log that can be read, if there is one; a torn last line does not count."""
+    try:
+        lines = _log(path).read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as problem:
+        raise LedgerError(f"The ledger's log {_log(path)} cannot be read: {problem.strerror}. {_HELP}") from problem
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            return [_page(line.decode())]
+    return []
 
 
 def _read(path: Path) -> _Page:
     try:
-        outer: Any = json.loads(path.read_text(encoding="utf-8"))
-        body = outer["ledger"]
-        if outer["format"] != FORMAT or outer["version"] != 1 or outer["checksum"] != _checksum(body):
-            raise ValueError
-        cap = Guarantee(*(finite(key, body["cap"][key], minimum=0.0) for key in ("epsilon", "delta")))
-        spent = Loss(**{key: finite(key, body["spent"][key], minimum=0.0) for key in ("epsilon", "mu", "slack")})
-        if not isinstance(body["reports"], int) or body["reports"] < 0:
-            raise ValueError
-        return _Page(cap, spent, body["reports"])
+        if path.stat().st_nlink > 1:
+            raise LedgerError(f"The ledger {path} has a second name, under which it could be spent twice. {_HELP}")
+        return _page(path.read_text(encoding="utf-8"))
+    except LedgerError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise LedgerError(f"The ledger {path} is damaged, missing or not a ledger. {_HELP}") from problem
 
 
-def _write(path: Path, page: _Page) -> None:
-    spent = {"epsilon": page.spent.epsilon, "mu": page.spent.mu, "slack": page.spent.slack}
+def _page(text: str) -> _Page:
+    outer: Any = json.loads(text)
+    body = outer["ledger"]
+    reports = body["reports"]
+    if outer["format"] != FORMAT or outer["version"] != 1 or outer["checksum"] != _checksum(body):
+        raise ValueError
+    if not isinstance(reports, int) or reports < 0:
+        raise ValueError
+    cap = Guarantee(*(finite(key, body["cap"][key], minimum=0.0) for key in ("epsilon", "delta")))
+    spent = Loss(**{key: finite(key, body["spent"][key], minimum=0.0) for key in ("epsilon", "mu", "slack")})
+    return _Page(cap, spent, reports)
+
+
+def _text(page: _Page) -> str:
     body = {
         "cap": {"epsilon": page.cap.epsilon, "delta": page.cap.delta},
-        "spent": spent,
+        "spent": {"epsilon": page.spent.epsilon, "mu": page.spent.mu, "slack": page.spent.slack},
         "reports": page.reports,
     }
-    text = json.dumps({"format": FORMAT, "version": 1, "ledger": body, "checksum": _checksum(body)})
+    return json.dumps({"format": FORMAT, "version": 1, "ledger": body, "checksum": _checksum(body)})
+
+
+def _append(path: Path, text: str) -> None:
+    try:
+        with path.open("ab") as file:
+            file.write(f"\n{text}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as problem:
+        raise LedgerError(
+            f"The ledger's log {path} cannot be written: {problem.strerror}. No report is made."
+        ) from problem
+
+
+def _replace(path: Path, text: str) -> None:
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
         try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, discreetly
+from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, discreetly, positive_int
 from hushprice.kernels import report as kernel
-from hushprice.policies.base import Choices, Device, Params, Quotes, Records, Reports, Stages
+from hushprice.policies.base import Choices, Device, Params, Phase, Quotes, Records, Reports, Stages
 from hushprice.policies.private.config import PrivatePolicy
 from hushprice.policies.private.reports import MixedReports, PrivateReports
 from hushprice.privacy import Entropy, Ledger
@@ -38,18 +39,19 @@ class PrivateDevice(Device):
         """Randomised reports of these customers."""
         policy, mechanism = self.policy, self.policy.mechanism
         theta, (z, price, y) = self._theta(params), self._sales(z, price, y)
-        n = len(z)
+        n, episode = len(z), positive_int("stage", stage)
         if self.ledger is not None:
             for _ in range(n):
                 self.ledger.spend(mechanism)
         words = self.entropy.words(n * mechanism.words).reshape(n, mechanism.words)
         rows = np.zeros((n, mechanism.width), dtype=np.int64)
         kernel.report_rows(policy.family.code, theta, z, price, y, *policy.price_scale, mechanism.spec, words, rows)
-        return PrivateReports(rows, int(np.max(stage)))
+        return PrivateReports(rows, episode)
 
     def quote(self, params: Params, z: Array, rng: np.random.Generator) -> Quotes:
-        self._theta(params)
-        return super().quote(params, self._contexts(z), rng)
+        if params.phase not in (Phase.EXPLORE, Phase.EXPLOIT):
+            raise InvalidInput("A private device experiments or takes the best price; this phase is another policy's.")
+        return super().quote(replace(params, theta=self._theta(params)), self._contexts(z), rng)
 
     def _theta(self, params: Params) -> Array:
         """The published estimate: a server that publishes another than one in Theta gets nothing."""
@@ -96,5 +98,5 @@ class MixedDevice(PrivateDevice):
         rest = ~chosen
         return MixedReports(
             self.privatized(params, z[rest], price[rest], y[rest], stage),
-            Records(z[chosen], price[chosen], y[chosen], int(np.max(stage))),
+            Records(z[chosen], price[chosen], y[chosen], positive_int("stage", stage)),
         )

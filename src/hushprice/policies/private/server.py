@@ -116,8 +116,7 @@ class PrivateServer(SGDServer[PrivateReports]):
     def absorb(self, reports: PrivateReports) -> None:
         if not isinstance(reports, PrivateReports):
             raise InvalidInput("This server takes randomised reports only. What it was handed was not looked at.")
-        self.mechanism.check_rows(reports.rows)
-        self.step(reports)
+        self.step(PrivateReports(self.mechanism.check_rows(reports.rows), reports.stage))
 
 
 class MixedServer(SGDServer[MixedReports]):
@@ -177,9 +176,9 @@ class MixedServer(SGDServer[MixedReports]):
         parts = (reports.private, reports.public) if isinstance(reports, MixedReports) else (None, None)
         if not isinstance(parts[0], PrivateReports) or not isinstance(parts[1], Records):
             raise InvalidInput("This server takes MixedReports only. What it was handed was not looked at.")
-        self.mechanism.check_rows(parts[0].rows)
+        private = PrivateReports(self.mechanism.check_rows(parts[0].rows), parts[0].stage)
         public = self._checked(parts[1])
-        self.step(parts[0])
+        self.step(private)
         if not self.policy.restarts or public.stage == self.q:
             self.keep(public)
 
