@@ -55,7 +55,7 @@ class Audit:
     claimed: Guarantee
     samples: int  # reports of each input
     confidence: float
-    findings: tuple[Finding, ...]  # the best event of each pair and score, strongest first
+    findings: tuple[Finding, ...]  # the best event of each family, pair and direction, strongest first
 
     @property
     def worst(self) -> Finding:

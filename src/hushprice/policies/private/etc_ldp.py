@@ -9,10 +9,10 @@ ETC-LDP         tau = ceil(2 d sqrt(T) log(T) / epsilon); L2Ball or PrivUnit
                 tau = ceil(2 sqrt(d T) log(T) / sqrt(p + (1 - p) r)), r = min(1, epsilon^2 / d) the worth of a private
                 customer; then one pass of plain SGD over the public records, step k of size 1 / (zeta (n r + k)) after
                 n private ones
-All lengths are rounded up and cut at T (at E in episode q).
+...Doubling     episodes of length E = 2^q, tau_q = 1/sqrt(2) times the above at T = E; SGD goes on over episodes, with
+                its step counter, unless ``restart``
 
-...Doubling     episodes of length E = 2^q, tau_q = min(E, 1/sqrt(2) times the above at T = E); SGD goes on over
-                episodes, with its step counter, unless ``restart``
+Lengths are rounded up, and cut at T, or at E in episode q.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The seller's side: projected SGD over decoded reports. It imports nothing that sees a private customer's data."""
+"""The seller's side: projected SGD over decoded reports. It imports nothing that makes one (import-linter)."""
 
 from __future__ import annotations
 
