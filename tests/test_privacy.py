@@ -628,7 +628,11 @@ def test_ledger_cannot_be_set_back_raised_or_doubled(tmp_path: Path) -> None:
         assert each.reports == 2
         with pytest.raises(BudgetSpent):
             each.spend(mechanism)
+    before = file.read_bytes()
     lowered = Ledger(epsilon=0.9, path=file)
+    file.write_bytes(before)  # the log knows of the lower cap too
+    with pytest.raises(InvalidInput, match="not raised"):
+        Ledger(epsilon=1.0, path=file)
     assert lowered.cap.epsilon == 0.9
     ledger.allows(mechanism)
     assert ledger.cap.epsilon == 0.9, "a cap that was lowered binds every object"

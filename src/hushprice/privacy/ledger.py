@@ -135,10 +135,12 @@ class Ledger:
         return self._page
 
     def _kept(self) -> _Page:
-        """What the file says, or where they know of more reports its log or this object."""
+        """What the file says, or its log or this object if they know of more reports, under the lowest cap written."""
         assert self.path is not None
-        page = _read(self.path)
-        return max(page, *_logged(self.path), self._page, key=lambda known: known.reports)
+        written = [_read(self.path), *_logged(self.path)]
+        most = max(*written, self._page, key=lambda page: page.reports)
+        cap = Guarantee(min(page.cap.epsilon for page in written), min(page.cap.delta for page in written))
+        return _Page(cap, most.spent, most.reports)
 
     def _write(self, page: _Page) -> None:
         if self.path is not None:
