@@ -297,7 +297,7 @@ class _Leaky(policies.ETCLDP):
 
     def device(self, entropy: Any = None, **options: Any) -> Any:
         device = super().device(entropy, **options)
-        honest = device.privatized
+        honest = device._privatized
 
         def leak(params: Any, z: Any, *rest: Any) -> PrivateReports:
             reports = honest(params, z, *rest)
@@ -305,7 +305,7 @@ class _Leaky(policies.ETCLDP):
                 self.leaked.append(float(z[0, 0]))
             return reports
 
-        device.privatized = leak  # type: ignore[assignment]
+        device._privatized = leak  # type: ignore[assignment]
         return device
 
     def server(self) -> Any:

@@ -47,9 +47,13 @@ class SnapshotError(HushpriceError):
 def unknown(kind: str, name: object, known: Iterable[str]) -> InvalidInput:
     """The error for a name that is not in a registry, with the nearest ones."""
     names = sorted(known)
-    close = get_close_matches(str(name).lower(), names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return InvalidInput(f"There is no {kind} called {name!r}.{hint} Known: {', '.join(names)}.")
+    return InvalidInput(f"There is no {kind} called {name!r}.{nearest(name, names)} Known: {', '.join(names)}.")
+
+
+def nearest(name: object, names: Iterable[str]) -> str:
+    """The question whether another name was meant, or nothing if none is near."""
+    close = get_close_matches(str(name).lower(), list(names), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 T = TypeVar("T")

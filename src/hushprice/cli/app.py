@@ -37,7 +37,7 @@ from hushprice.cli.options import (
     Replications,
     SeedOption,
     Workers,
-)  # fmt: skip
+)
 from hushprice.cli.show import Output, progress_bar, show, show_scaling
 from hushprice.cli.words import Study, check_words, load_policies, options_of, whole_numbers
 from hushprice.errors import HushpriceError, InvalidInput, positive_int, unknown

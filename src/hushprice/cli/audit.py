@@ -48,16 +48,15 @@ def audit(
     """
     output = Output.choose(json, csv)
     names = mechanism or list(privacy.REGISTRY)
-    subjects = [(name, _mechanism(name, epsilon, delta, dim), True) for name in names]
+    subjects = [(_mechanism(name, epsilon, delta, dim), True) for name in names]
     if with_controls:
-        wrong = privacy.controls(epsilon=epsilon, delta=delta, clip=1.0, dim=dim)
-        subjects += [(control.name, control, False) for control in wrong]
+        subjects += [(wrong, False) for wrong in privacy.controls(epsilon=epsilon, delta=delta, clip=1.0, dim=dim)]
     console = Console(stderr=output is not Output.TABLE)
     entropy = None if unsafe_seed is None else privacy.UnsafeSeed(unsafe_seed)
     results = []
-    total = sum(len(subject.extremes()) for _, subject, _ in subjects)
+    total = sum(len(subject.extremes()) for subject, _ in subjects)
     with progress_bar(console, total, doing="attacking", things="pairs of inputs") as advance:
-        for _, subject, honest in subjects:
+        for subject, honest in subjects:
             found = privacy.audit(subject, samples=samples, confidence=confidence, rng=entropy, progress=advance)
             results.append((found, honest))
     show_audits(console, results, output)

@@ -6,12 +6,11 @@ import importlib.util
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from hushprice import markets, policies
-from hushprice.errors import InvalidInput, MissingOption
+from hushprice.errors import InvalidInput, MissingOption, nearest
 from hushprice.markets import Market
 from hushprice.policies import Policy
 
@@ -71,8 +70,7 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy:
         if not equals:
             raise InvalidInput(f"In {word!r}, {item!r} should read key=value, as in etc:ridge=0.1.")
         if key not in own:
-            close = get_close_matches(key, own, n=1, cutoff=0.4)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            hint = nearest(key, own)
             raise InvalidInput(f"The policy {name} has no option {key!r} to set here.{hint} It takes {', '.join(own)}.")
         options[key] = _value(value)
     given: dict[str, Any] = {

@@ -20,6 +20,7 @@ from hushprice.estimation import RunningEstimator, StageEstimators
 from hushprice.kernels import bounds as kernel
 from hushprice.policies.base import FOREVER, Bounds, Device, Params, Phase, Policy, Quotes, Records, Server
 from hushprice.policies.loop import Customers, Loop
+from hushprice.policies.snapshot import whole
 from hushprice.privacy import Entropy
 
 LARGEST_BOUNDED = 3000  # dim; every stage holds two matrices of (2 d)^2 numbers
@@ -210,7 +211,7 @@ class BoundServer(Server[Records]):
         return counts | {"stages": self.stages.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        version, k, first, t = (_whole(state.get(key)) for key in ("version", "k", "first", "t"))
+        version, k, first, t = (whole(state.get(key)) for key in ("version", "k", "first", "t"))
         if not 1 <= k <= MOST_EPISODES or not 1 <= first < FOREVER or not 1 <= version < FOREVER // 2:
             raise SnapshotError("The snapshot does not say which episode it is in.")
         self._begin(k, first)
@@ -248,8 +249,3 @@ class BoundLoop(Loop):
         customers.buy(rows, prices)
         server.advance(n)
         return prices, int(np.count_nonzero(stages))
-
-
-def _whole(value: Any) -> int:
-    """A whole number from a snapshot; -1 if it is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else -1

@@ -194,7 +194,9 @@ class Pricer:
                 "stage": np.array([o.stage for o in waiting], dtype=np.int64),
                 "token": np.array([o.token for o in waiting], dtype=np.int64),
                 "experiment": np.array([o.experiment for o in waiting], dtype=np.bool_),
-                "z": _contexts(waiting, 0 if self.policy.private else self.policy.dim),
+                "z": np.array([o.z for o in waiting if o.z is not None], dtype=np.float64).reshape(
+                    len(waiting), 0 if self.policy.private else self.policy.dim
+                ),
             },
         }
         snapshot.write(path, state)
@@ -266,12 +268,6 @@ class Pricer:
             key, stage = int(ids[i]), int(stages[i])
             row = None if private else z[i : i + 1]
             self._open[key] = Offer(key, float(prices[i]), bool(experiments[i]), stage, then, row, token=int(tokens[i]))
-
-
-def _contexts(waiting: list[Offer], width: int) -> Array:
-    """The contexts of offers, where they are kept."""
-    kept = [offer.z for offer in waiting if offer.z is not None]
-    return np.concatenate(kept) if kept else np.empty((len(waiting) if not width else 0, width))
 
 
 def _plain_rng(bits: np.random.BitGenerator) -> dict[str, Any]:

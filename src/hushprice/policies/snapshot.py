@@ -115,3 +115,10 @@ def _attach(value: Any, arrays: dict[str, Any]) -> Any:
             return arrays[value["$array"]]
         return {key: _attach(item, arrays) for key, item in value.items()}
     return value
+
+
+def whole(value: Any) -> int:
+    """A count from a snapshot: a whole number of at least 0 that a 64-bit counter can hold."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
+        raise SnapshotError("The snapshot does not say which round it is in.")
+    return value

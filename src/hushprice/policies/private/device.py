@@ -33,12 +33,11 @@ class PrivateDevice(Device):
     def report(
         self, params: Params, z: Array, price: Array, y: Array, stage: Stages, *, public: Choices | None = None
     ) -> Reports:
-        return self.privatized(params, z, price, y, stage)
+        return self._privatized(params, *self._sales(z, price, y), stage)
 
-    def privatized(self, params: Params, z: Array, price: Array, y: Array, stage: Stages) -> PrivateReports:
-        """Randomised reports of these customers."""
-        policy, mechanism = self.policy, self.policy.mechanism
-        theta, (z, price, y) = self._theta(params), self._sales(z, price, y)
+    def _privatized(self, params: Params, z: Array, price: Array, y: Array, stage: Stages) -> PrivateReports:
+        """Randomised reports of sales that :meth:`_sales` let pass."""
+        policy, mechanism, theta = self.policy, self.policy.mechanism, self._theta(params)
         n, episode = len(z), positive_int("stage", stage)
         if self.ledger is not None:
             for _ in range(n):
@@ -97,6 +96,6 @@ class MixedDevice(PrivateDevice):
             raise InvalidInput("public must say True or False of each customer.")
         rest = ~chosen
         return MixedReports(
-            self.privatized(params, z[rest], price[rest], y[rest], stage),
+            self._privatized(params, z[rest], price[rest], y[rest], stage),
             Records(z[chosen], price[chosen], y[chosen], positive_int("stage", stage)),
         )

@@ -9,8 +9,9 @@ import numpy as np
 
 from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, SnapshotError, array
 from hushprice.kernels import sgd as kernel
-from hushprice.policies.base import FOREVER, Params, Phase, Records, ReportsT, Server
+from hushprice.policies.base import Params, Phase, Records, ReportsT, Server
 from hushprice.policies.private.reports import MixedReports, PrivateReports
+from hushprice.policies.snapshot import whole
 
 if TYPE_CHECKING:
     from hushprice.policies.private.etc_ldp import EpisodesLDP, MixedLDP
@@ -98,7 +99,7 @@ class SGDServer(Server[ReportsT]):
         return counts | {"theta": self.theta.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        q, offset, t, absorbed = (_whole(state.get(key)) for key in ("q", "offset", "t", "absorbed"))
+        q, offset, t, absorbed = (whole(state.get(key)) for key in ("q", "offset", "t", "absorbed"))
         if not 1 <= q <= 62 or t > absorbed:
             raise SnapshotError("The snapshot does not say which round it is in.")
         theta = array("theta", state["theta"], shape=self.theta.shape).copy()
@@ -128,8 +129,7 @@ class MixedServer(SGDServer[MixedReports]):
     policy: MixedLDP
 
     def __init__(self, policy: MixedLDP) -> None:
-        d = policy.dim
-        self._z, self._price, self._y = np.zeros((64, d)), np.zeros(64), np.zeros(64)  # never memory used before
+        self._kept: list[Records] = []  # of public customers, as they came
         self.publics = 0
         self._final: Array | None = None
         super().__init__(policy)
@@ -138,7 +138,7 @@ class MixedServer(SGDServer[MixedReports]):
         super()._begin(q)
         self._decided = False
         if self.policy.restarts and q > 1:
-            self.publics = 0
+            self._kept, self.publics = [], 0
         self._final = None
 
     @property
@@ -160,9 +160,13 @@ class MixedServer(SGDServer[MixedReports]):
 
     @property
     def records(self) -> Records:
-        """What public customers have sent."""
-        n = self.publics
-        return Records(self._z[:n], self._price[:n], self._y[:n])
+        """What public customers have sent, as one block."""
+        nothing = Records(np.empty((0, self.policy.dim)), np.empty(0), np.empty(0))
+        z, price, y = (
+            np.concatenate([getattr(block, key) for block in (nothing, *self._kept)]) for key in ("z", "price", "y")
+        )
+        self._kept = [Records(z, price, y)]
+        return self._kept[0]
 
     def committed(self) -> Array:
         """The private estimate, then one pass of plain SGD over the public records."""
@@ -198,39 +202,24 @@ class MixedServer(SGDServer[MixedReports]):
 
     def keep(self, records: Records) -> None:
         """Store raw records of public customers."""
-        n, size = len(records.y), len(self._y)
-        if self.publics + n > size:
-            size = max(2 * size, self.publics + n)
-            kept = self.records
-            self._z, self._price, self._y = np.zeros((size, self.policy.dim)), np.zeros(size), np.zeros(size)
-            m = self.publics
-            self._z[:m], self._price[:m], self._y[:m] = kept.z, kept.price, kept.y
-        new = slice(self.publics, self.publics + n)
-        self._z[new], self._price[new], self._y[new] = records.z, records.price, records.y
-        self.publics += n
-        self.absorbed += n
+        self._kept.append(records)
+        self.publics += len(records.y)
+        self.absorbed += len(records.y)
         self._final = None
 
     def state(self) -> dict[str, Any]:
         kept = self.records
         explore = self.explore if self._decided else 0
-        public = {"z": kept.z.copy(), "price": kept.price.copy(), "y": kept.y.copy()}
+        public = {"z": kept.z, "price": kept.price, "y": kept.y}
         return super().state() | {"explore": explore, "public": public}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        explore, public = _whole(state.get("explore")), state["public"]
+        explore, public = whole(state.get("explore")), state["public"]
         records = self._checked(Records(public["z"], public["price"], public["y"]))
         super().restore(state)
         if explore > self.length:
             raise SnapshotError(f"The snapshot explores for {explore} rounds of an episode of {self.length}.")
-        self.publics, absorbed = 0, self.absorbed
+        self._kept, self.publics, absorbed = [], 0, self.absorbed
         self.keep(records)
         self.absorbed, self._decided = absorbed, explore > 0
         self.explore = explore or self.explore
-
-
-def _whole(value: Any) -> int:
-    """A whole number of at least 0 from a snapshot."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < FOREVER:
-        raise SnapshotError("The snapshot does not say which round it is in.")
-    return value
