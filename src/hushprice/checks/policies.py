@@ -54,7 +54,7 @@ class LiveLoop:
     """The same customers as :func:`run_batch`, sold to one at a time."""
 
     def __init__(self, policy: Policy, market: Market, *, horizon: int = HORIZON, seed: int = 5) -> None:
-        contexts, demand, exploration, privacy, choices = streams(seed, 0)
+        contexts, demand, exploration, privacy, choices, _ = streams(seed, 0)
         who, what, agree = (np.random.default_rng(s) for s in (contexts, demand, choices))
         blocks = list(market.blocks(who, what, horizon, choices=agree))
         self.z = np.concatenate([block.z for block in blocks])

@@ -1,6 +1,8 @@
 """Simulation: replications of a policy in a market, and what came of them."""
 
-from hushprice.simulation.engine import Trace, replicate, streams
+from hushprice.simulation.engine import Outcome, Trace, replicate, streams
+from hushprice.simulation.oracle import NearTruth, Simulated, plain
+from hushprice.simulation.pieces import Piece, check_pair, rounds_of, run_pieces, workers_of
 from hushprice.simulation.results import Comparison, Result, Summary, csv_text
 from hushprice.simulation.scaling import DUST, Scaling, check_grid, fit_scaling, scale
 from hushprice.simulation.simulate import compare, simulate
@@ -8,16 +10,25 @@ from hushprice.simulation.simulate import compare, simulate
 __all__ = [
     "DUST",
     "Comparison",
+    "NearTruth",
+    "Outcome",
+    "Piece",
     "Result",
     "Scaling",
+    "Simulated",
     "Summary",
     "Trace",
     "check_grid",
+    "check_pair",
     "compare",
     "csv_text",
     "fit_scaling",
+    "plain",
     "replicate",
+    "rounds_of",
+    "run_pieces",
     "scale",
     "simulate",
     "streams",
+    "workers_of",
 ]

@@ -1,9 +1,9 @@
 """One replication: a policy sells to the customers of a market, round after round.
 
 Randomness is data: replication i of a seed has one stream a purpose, ``SeedSequence(seed, spawn_key=(i, k))`` with
-k = 0 for contexts, 1 for demand, 2 for the policy's price experiments, 3 for the noise of private reports and 4 for who
-agrees to send raw records. Customers therefore do not depend on the policy, and nothing depends on which worker runs
-what.
+k = 0 for contexts, 1 for demand, 2 for the policy's price experiments, 3 for the noise of private reports, 4 for who
+agrees to send raw records and 5 for a policy that is drawn anew in each replication. Customers therefore do not depend
+on the policy, and nothing depends on which worker runs what.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 
 from hushprice.errors import Array
 from hushprice.markets import Market
-from hushprice.policies import Policy
 from hushprice.privacy import UnsafeSeed
+from hushprice.simulation.oracle import NearTruth, Simulated
 
-CONTEXTS, DEMAND, EXPLORATION, PRIVACY, CHOICES = range(5)
+CONTEXTS, DEMAND, EXPLORATION, PRIVACY, CHOICES, POLICY = range(6)
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Trace:
 
 
 def streams(seed: int, replication: int) -> tuple[np.random.SeedSequence, ...]:
-    """Seed sequences of a replication for contexts, demand, exploration, privacy and choices."""
-    return tuple(np.random.SeedSequence(seed, spawn_key=(replication, k)) for k in range(5))
+    """Seed sequences of a replication for contexts, demand, exploration, privacy, choices and the policy itself."""
+    return tuple(np.random.SeedSequence(seed, spawn_key=(replication, k)) for k in range(6))
 
 
 def replicate(
-    policy: Policy,
+    policy: Simulated,
     market: Market,
     *,
     horizon: int,
@@ -60,6 +60,8 @@ def replicate(
     contexts, demand, exploration, choices = (
         np.random.Generator(np.random.PCG64(seeds[k])) for k in (CONTEXTS, DEMAND, EXPLORATION, CHOICES)
     )
+    if isinstance(policy, NearTruth):
+        policy = policy.draw(np.random.Generator(np.random.PCG64(seeds[POLICY])))
     loop = policy.loop(UnsafeSeed(seeds[PRIVACY]))
     path = np.empty(len(checkpoints))
     regret, revenue, explored = 0.0, 0.0, 0

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from scipy import stats
 
 from hushprice.errors import Array, InvalidInput, finite, unknown
+from hushprice.simulation.engine import Outcome
+from hushprice.simulation.pieces import Piece
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,23 @@ class Result:
     revenue: Array
     exploration: Array
     seconds: Array
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome], piece: Piece) -> Result:
+        """From the outcomes of replications 0, 1, ... of what a piece is about."""
+        return cls(
+            policy=piece.policy.name,
+            market=piece.market.name,
+            dim=piece.market.dim,
+            horizon=piece.horizon,
+            seed=piece.seed,
+            config=piece.policy.config(),
+            checkpoints=piece.checkpoints,
+            paths=np.stack([o.path for o in outcomes]),
+            revenue=np.array([o.revenue for o in outcomes]),
+            exploration=np.array([o.exploration for o in outcomes]),
+            seconds=np.array([o.seconds for o in outcomes]),
+        )
 
     def __repr__(self) -> str:
         s = self.summary()
