@@ -1,4 +1,4 @@
-"""What people type: ``hushprice demo | simulate | compare | scaling | audit | list``."""
+"""What people type: ``hushprice demo | simulate | compare | scaling | study | paper | audit | list``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hushprice import markets, plots, policies, privacy, theory
-from hushprice.cli import audit, demo
+from hushprice.cli import audit, demo, paper, study
 from hushprice.cli.options import (
     AsCsv,
     AsJson,
@@ -39,9 +39,9 @@ from hushprice.cli.options import (
     Workers,
 )
 from hushprice.cli.show import Output, progress_bar, show, show_scaling
-from hushprice.cli.words import Study, check_words, load_policies, options_of, whole_numbers
 from hushprice.errors import HushpriceError, InvalidInput, positive_int, unknown
-from hushprice.simulation import check_grid, compare, scale
+from hushprice.simulation import Simulated, check_grid, compare, plain, scale
+from hushprice.studies.words import Setup, check_words, load_policies, options_of, whole_numbers
 from hushprice.version import __version__
 
 app = typer.Typer(
@@ -58,7 +58,7 @@ app.command(name="demo")(demo.demo)
 def simulate(
     policy: PolicyWord,
     market: MarketName = "s1",
-    dim: Dim = 4,
+    dim: Dim = None,
     family: FamilyName = None,
     prices: Prices = None,
     cost: Cost = 0.0,
@@ -79,15 +79,15 @@ def simulate(
     Example: hushprice simulate etc --market s1 --dim 4 --horizon 10000 --replications 50
     """
     output = Output.choose(json, csv)
-    study = _study([policy], load, market, dim, family, horizon, prices, cost, public)
-    _run(study, horizon, replications, seed, workers, engine, plot, rate, output)
+    setup = _setup([policy], load, market, dim, family, horizon, prices, cost, public)
+    _run(setup, horizon, replications, seed, workers, engine, plot, rate, output)
 
 
 @app.command(name="compare")
 def compare_command(
     policy: PolicyWords = [],  # noqa: B006 (Typer wants a list)
     market: MarketName = "s1",
-    dim: Dim = 4,
+    dim: Dim = None,
     family: FamilyName = None,
     prices: Prices = None,
     cost: Cost = 0.0,
@@ -109,8 +109,8 @@ def compare_command(
     """
     words = policy or ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "ucb", "ts-wtl", "greedy"]
     output = Output.choose(json, csv)
-    study = _study(words, load, market, dim, family, horizon, prices, cost, public)
-    _run(study, horizon, replications, seed, workers, engine, plot, rate, output)
+    setup = _setup(words, load, market, dim, family, horizon, prices, cost, public)
+    _run(setup, horizon, replications, seed, workers, engine, plot, rate, output)
 
 
 @app.command()
@@ -156,11 +156,11 @@ def scaling(
     load_policies(load)
     count = positive_int("replications", replications)
 
-    def cell(word: str, d: int, T: int) -> tuple[policies.Policy, markets.Market]:
-        study = Study.of(
+    def cell(word: str, d: int, T: int) -> tuple[Simulated, markets.Market]:
+        setup = Setup.of(
             [word], market=market, dim=d, family=family, horizon=T, prices=prices, cost=cost, public=public
         )
-        return study.policies[word], study.market
+        return setup.policies[word], setup.market
 
     for word in policy:  # a mistake in any of them is told before work begins
         for d in grid["dims"]:
@@ -182,6 +182,8 @@ def scaling(
 
 
 app.command(name="audit")(audit.audit)
+app.command(name="study")(study.study)
+app.add_typer(paper.app, name="paper")
 
 
 @app.command(name="list")
@@ -231,16 +233,17 @@ _KINDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 
 
-def _tell_privacy(console: Console, study: Study) -> None:
+def _tell_privacy(console: Console, setup: Setup) -> None:
     """What reports give away, and who sends raw records."""
-    private = {label: p for label, p in study.policies.items() if isinstance(p, policies.PrivatePolicy)}
+    plainly = {label: plain(policy) for label, policy in setup.policies.items()}
+    private = {label: policy for label, policy in plainly.items() if isinstance(policy, policies.PrivatePolicy)}
     for label, policy in private.items():
         console.print(f"{escape(label)}: {policy.guarantee}.", highlight=False)
     mixed = [label for label, policy in private.items() if policy.name.startswith("etc-ldp-mixed")]
-    if study.market.public and private:
+    if setup.market.public and private:
         who = f"only {', '.join(mixed)} asks for them" if mixed else "no policy here asks for them"
         console.print(
-            f"{study.market.public:.0%} of customers agree to send raw records; {escape(who)}.", highlight=False
+            f"{setup.market.public:.0%} of customers agree to send raw records; {escape(who)}.", highlight=False
         )
     elif mixed:
         console.print("Nobody agrees to send raw records here: set a share with --public 0.1.", highlight=False)
@@ -278,25 +281,25 @@ def _root(
     pass
 
 
-def _study(
+def _setup(
     words: list[str],
     load: Path | None,
     market: str,
-    dim: int,
+    dim: int | None,
     family: str | None,
     horizon: int,
     prices: tuple[float, float] | None,
     cost: float,
     public: float,
-) -> Study:
+) -> Setup:
     load_policies(load)
-    return Study.of(
+    return Setup.of(
         words, market=market, dim=dim, family=family, horizon=horizon, prices=prices, cost=cost, public=public
     )
 
 
 def _run(
-    study: Study,
+    setup: Setup,
     horizon: int,
     replications: int,
     seed: int,
@@ -310,10 +313,10 @@ def _run(
     positive_int("replications", replications)
     positive_int("horizon", horizon)
     console = Console(stderr=output is not Output.TABLE)
-    with progress_bar(console, len(study.policies) * replications) as advance:
+    with progress_bar(console, len(setup.policies) * replications) as advance:
         results = compare(
-            study.policies,
-            study.market,
+            setup.policies,
+            setup.market,
             horizon=horizon,
             replications=replications,
             seed=seed,
@@ -322,7 +325,7 @@ def _run(
             progress=advance,
         )
     show(console, results, output)
-    _tell_privacy(console, study)
+    _tell_privacy(console, setup)
     if plot is not None:
         console.print(f"Picture: {escape(str(plots.save(plots.overview(results, rate=rate), plot)))}")
 

@@ -13,9 +13,9 @@ from rich.markup import escape
 from hushprice import plots
 from hushprice.cli.options import SeedOption, Workers
 from hushprice.cli.show import Output, progress_bar, show
-from hushprice.cli.words import Study
 from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.simulation import compare
+from hushprice.studies.words import Setup
 
 
 def demo(
@@ -53,15 +53,15 @@ def demo(
         ),
     )
     for name, world, runs, words, story in stories:
-        study = Study.of(words, family="logistic", **world)
+        setup = Setup.of(words, **world)
         console.print(
             f"\n[bold]Market {world['market']}[/bold], d = {world['dim']}, {world['horizon']:,} customers, "
             f"{runs} replications. {story}"
         )
         with progress_bar(console, len(words) * runs) as advance:
             results = compare(
-                study.policies,
-                study.market,
+                setup.policies,
+                setup.market,
                 horizon=world["horizon"],
                 replications=runs,
                 seed=seed,

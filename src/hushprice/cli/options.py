@@ -17,8 +17,12 @@ PolicyWords = Annotated[
         help="Policies, with options after a colon. Default: a choice of those that learn.", show_default=False
     ),
 ]
-MarketName = Annotated[str, typer.Option("--market", "-m", help="Market: s1, s2, wide, a1, a2 or lower-bound.")]
-Dim = Annotated[int, typer.Option("--dim", "-d", help="Number d of features.")]
+MarketName = Annotated[
+    str, typer.Option("--market", "-m", help="Market: s1, s2, wide, a1, a2, lower-bound or autoloan.")
+]
+Dim = Annotated[
+    int | None, typer.Option("--dim", "-d", help="Number d of features.", show_default="4, or the market's own")
+]
 FamilyName = Annotated[
     str | None,
     typer.Option("--family", help="True demand: logistic, linear or poisson.", show_default="the market's"),

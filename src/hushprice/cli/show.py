@@ -79,7 +79,7 @@ def show_scaling(console: Console, studies: Mapping[str, Scaling], output: Outpu
             table.add_column(f"T = {T:,}", justify="right")
         for d in sorted({r.dim for r in study.results}):
             by_horizon = {r.horizon: r.summary().mean for r in study.results if r.dim == d}
-            table.add_row(str(d), *(_amount(by_horizon[T]) for T in horizons))
+            table.add_row(str(d), *(amount(by_horizon[T]) for T in horizons))
         console.print(table)
         slopes = [f"{name}^{slope:.2f}" + (f" (se {se:.2f})" if se == se else "") for name, slope, se in study.slopes()]
         console.print(f"  grows like {' '.join(slopes)} (log T)^{study.offset:g}\n", highlight=False)
@@ -95,10 +95,10 @@ def _table(results: Comparison, width: int) -> Table:
     rows: dict[str, Row] = {}
     for label, s in results.summaries().items():
         rows[label] = {
-            "regret": _amount(s.mean),
-            "99% interval": f"{_amount(s.low)} to {_amount(s.high)}" if many else "needs 2 runs",
-            "sd": _amount(s.sd) if many else "",
-            "revenue": _amount(s.revenue),
+            "regret": amount(s.mean),
+            "99% interval": f"{amount(s.low)} to {amount(s.high)}" if many else "needs 2 runs",
+            "sd": amount(s.sd) if many else "",
+            "revenue": amount(s.revenue),
             "explored": f"{s.exploration:.1%}",
             "ms/run": f"{1e3 * s.seconds:,.1f}",
         }
@@ -132,6 +132,6 @@ def _columns(rows: dict[str, Row], width: int) -> list[str]:
     return columns
 
 
-def _amount(value: float) -> str:
+def amount(value: float) -> str:
     """Money with four digits or so."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}"

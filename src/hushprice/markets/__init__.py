@@ -8,6 +8,7 @@ from typing import Any
 
 from hushprice.errors import InvalidInput, unknown
 from hushprice.markets.adversarial import a1, a2, lower_bound
+from hushprice.markets.autoloan import Loans, autoloan, loans, write_standin
 from hushprice.markets.market import Block, Contexts, ContextSequence, Market
 from hushprice.markets.synthetic import s1, s2, wide
 
@@ -18,6 +19,7 @@ REGISTRY: dict[str, Callable[..., Market]] = {
     "a1": a1,
     "a2": a2,
     "lower-bound": lower_bound,
+    "autoloan": autoloan,
 }
 
 
@@ -49,6 +51,6 @@ def build(name: str, **options: Any) -> Market:
 
 
 __all__ = [
-    "REGISTRY", "Block", "ContextSequence", "Contexts", "Market",
-    "a1", "a2", "build", "get", "lower_bound", "s1", "s2", "wide",
+    "REGISTRY", "Block", "ContextSequence", "Contexts", "Loans", "Market",
+    "a1", "a2", "autoloan", "build", "get", "loans", "lower_bound", "s1", "s2", "wide", "write_standin",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ Customers have context z from a given distribution and demand of mean psi'(z.alp
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -157,6 +158,20 @@ class Market:
         rows = array("z", z, shape=(None, self.dim))
         prices: Array = self.family.optimal_price(rows @ self.alpha, rows @ self.beta, self.prices, cost=self.cost)
         return prices
+
+    def fingerprint(self) -> str:
+        """A hash of everything that makes this market: its demand, its prices and who comes.
+
+        Contexts are told by all the rows they are drawn from, or by a thousand draws.
+        """
+        drawn = getattr(self.contexts, "rows", None)
+        drawn = self.draw(np.random.default_rng(0), 1000) if drawn is None else drawn
+        numbers = (self.theta, [*self.prices, self.cost, self.public, self.family.scale], drawn)
+        parts = [
+            self.family.name.encode(),
+            *(np.ascontiguousarray(part, dtype=np.float64).tobytes() for part in numbers),
+        ]
+        return hashlib.sha256(b"".join(parts)).hexdigest()
 
     def best_fixed_price(self, *, customers: int = 50_000, seed: int = 0) -> float:
         """The one price that earns most over customers drawn with this seed."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from hushprice.errors import Array, InvalidInput, finite, positive_int
 from hushprice.markets import Market
-from hushprice.policies import Policy
+from hushprice.simulation.oracle import Simulated
 from hushprice.simulation.results import Result, without_nan
 from hushprice.simulation.simulate import Progress, simulate
 
@@ -121,7 +121,7 @@ def check_grid(dims: Sequence[int], horizons: Sequence[int], *, offset: float = 
 
 
 def scale(
-    cell: Callable[[int, int], tuple[Policy, Market]],
+    cell: Callable[[int, int], tuple[Simulated, Market]],
     *,
     dims: Sequence[int],
     horizons: Sequence[int],

@@ -1,8 +1,10 @@
-"""Words of the command line into markets and policies."""
+"""Words into markets and policies: ``s1:public=0.1``, ``mle-cycle:variant=original,ridge=0.1``."""
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -12,14 +14,35 @@ from typing import Any
 from hushprice import markets, policies
 from hushprice.errors import InvalidInput, MissingOption, nearest
 from hushprice.markets import Market
-from hushprice.policies import Policy
+from hushprice.policies import Policy, PrivatePolicy
+from hushprice.simulation import NearTruth, Simulated
+
+USUAL_DIM = 4
+
+
+def market_from(word: str, *, dim: int | None = None, horizon: int, **options: Any) -> Market:
+    """A market from a word like ``s1:public=0.1``; the options given count unless the word says otherwise.
+
+    Without a ``dim`` it is the market's own, or 4.
+
+    >>> market_from("s1:public=0.1", dim=2, horizon=100).public
+    0.1
+    """
+    name, own = split(word)
+    takes = inspect.signature(markets.get(name)).parameters
+    given: dict[str, Any] = {"horizon": horizon, **options}
+    if dim is not None:
+        given["dim"] = dim
+    elif "dim" in takes and takes["dim"].default is inspect.Parameter.empty:
+        given["dim"] = USUAL_DIM
+    return markets.build(name, **{**given, **own})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
-    """What a simulation on the command line is about."""
+class Setup:
+    """Policies, by their words, and the market they sell in."""
 
-    policies: dict[str, Policy]
+    policies: dict[str, Simulated]
     market: Market
 
     @classmethod
@@ -28,19 +51,34 @@ class Study:
         words: Iterable[str],
         *,
         market: str,
-        dim: int,
-        family: str | None,
+        dim: int | None = None,
         horizon: int,
+        family: str | None = None,
         prices: tuple[float, float] | None = None,
         cost: float = 0.0,
         public: float = 0.0,
-    ) -> Study:
-        """From the words and options typed."""
-        given: dict[str, Any] = {"dim": dim, "horizon": horizon}
-        given |= {key: value for key, value in (("cost", cost), ("public", public)) if value}
+    ) -> Setup:
+        """From words, and options of the market."""
+        given: dict[str, Any] = {key: value for key, value in (("cost", cost), ("public", public)) if value}
         given |= {key: value for key, value in (("family", family), ("prices", prices)) if value is not None}
-        world = markets.build(market, **given)
+        world = market_from(market, dim=dim, horizon=horizon, **given)
         return cls(policies=policies_from(words, world, horizon), market=world)
+
+
+def split(word: str) -> tuple[str, dict[str, Any]]:
+    """The name and the options of a word.
+
+    >>> split("etc-ldp:epsilon=1,experiment_prices=0:3")
+    ('etc-ldp', {'epsilon': 1, 'experiment_prices': [0, 3]})
+    """
+    name, _, rest = word.partition(":")
+    options: dict[str, Any] = {}
+    for item in filter(None, rest.split(",")):
+        key, equals, value = (part.strip() for part in item.partition("="))
+        if not equals:
+            raise InvalidInput(f"In {word!r}, {item!r} should read key=value, as in etc:ridge=0.1.")
+        options[key] = _value(value)
+    return name, options
 
 
 def check_words(words: Iterable[str]) -> None:
@@ -52,27 +90,28 @@ def check_words(words: Iterable[str]) -> None:
         seen.add(word)
 
 
-def policies_from(words: Iterable[str], market: Market, horizon: int) -> dict[str, Policy]:
+def policies_from(words: Iterable[str], market: Market, horizon: int) -> dict[str, Simulated]:
     """Policies for a market from words like ``mle-cycle:variant=original,ridge=0.1``, by word."""
     chosen = list(words)
     check_words(chosen)
     return {word: policy_from(word, market, horizon) for word in chosen}
 
 
-def policy_from(word: str, market: Market, horizon: int) -> Policy:
-    """One policy; what the word leaves open comes from the market."""
-    name, _, rest = word.partition(":")
+def policy_from(word: str, market: Market, horizon: int) -> Simulated:
+    """One policy; what the word leaves open comes from the market.
+
+    Three values are worked out: ``sqrt(d)``, the centre ``truth`` (an oracle, as in the paper's simulations) and the
+    centre ``near-truth``, drawn from the unit ball around it anew in each replication (as in its auto loan study).
+    """
+    name, options = split(word)
     cls = policies.get(name)
     own = options_of(cls)
-    options: dict[str, Any] = {}
-    for item in filter(None, rest.split(",")):
-        key, equals, value = (part.strip() for part in item.partition("="))
-        if not equals:
-            raise InvalidInput(f"In {word!r}, {item!r} should read key=value, as in etc:ridge=0.1.")
+    for key, value in options.items():
         if key not in own:
             hint = nearest(key, own)
             raise InvalidInput(f"The policy {name} has no option {key!r} to set here.{hint} It takes {', '.join(own)}.")
-        options[key] = _value(value)
+        if value == "sqrt(d)":
+            options[key] = math.sqrt(market.dim)
     given: dict[str, Any] = {
         "family": market.family,
         "dim": market.dim,
@@ -83,12 +122,14 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy:
     }
     if cls is policies.FixedPrice and "price" not in options:
         given["price"] = market.best_fixed_price()
+    drawn = options.get("centre") == "near-truth"
     if cls.private:
         given["z_max"] = market.z_max()
-        if options.get("centre") == "truth":  # an oracle, as in the paper's simulations
+        if options.get("centre") in ("truth", "near-truth"):
             options["centre"] = market.theta
     try:
-        return policies.build(name, **{**given, **options})
+        policy = policies.build(name, **{**given, **options})
+        return NearTruth(policy) if drawn and isinstance(policy, PrivatePolicy) else policy
     except MissingOption as problem:
         raise InvalidInput(f"{problem} Give it after a colon, as in {name}:epsilon=1.") from None
 

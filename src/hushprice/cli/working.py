@@ -1,0 +1,110 @@
+"""Computing the cells of a study at the terminal: an estimate first, then progress with the time left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from hushprice.errors import HushpriceError, InvalidInput
+from hushprice.paper.report import duration
+from hushprice.simulation import csv_text
+from hushprice.studies import Cell, Left, Store, execute, outstanding, pilots, processes
+
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for pictures and tables.")]
+StoreFolder = Annotated[
+    Path | None,
+    typer.Option("--store", help="Folder where results are kept and found again.", show_default="OUT/store"),
+]
+Estimate = Annotated[bool, typer.Option("--estimate", help="Only say how long it will take.")]
+Most = Annotated[
+    int | None, typer.Option("--replications", "-n", help="At most so many replications a cell.", show_default="all")
+]
+
+
+def folder(path: Path) -> Path:
+    """A folder for output, made if need be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InvalidInput(f"The folder {path} cannot be made: {problem.strerror}. Pass another with --out.") from None
+    return path
+
+
+def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Rows as CSV, if there are any."""
+    if rows:
+        write_text(path, csv_text(rows))
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file, or a clear error."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise HushpriceError(f"{path} cannot be written: {problem.strerror}.") from problem
+
+
+def compute(
+    console: Console, cells: Sequence[Cell], store: Store, *, workers: int, engine: str | None, estimate: bool = False
+) -> list[Left]:
+    """Compute what is missing of these cells, or with ``estimate`` only say how long that will take."""
+    left = [item for item in outstanding(cells, store) if item.missing]
+    _tell_damage(console, store)
+    if not left:
+        console.print("Everything is there already: nothing to compute.", highlight=False)
+        return []
+    try:
+        if first := pilots(left):
+            with _bar(console, "timing one replication of each", len(first), float(len(first))) as advance:
+                execute(first, store, workers=workers, engine=engine, progress=lambda n, _: advance(n, float(n)))
+            left = [item for item in outstanding(cells, store) if item.missing]
+        count, cost = sum(len(item.missing) for item in left), sum(item.cost for item in left)
+        where = "of computing, on a cluster" if engine else f"on {processes(workers)} processes"
+        wall = cost if engine else cost / processes(workers)
+        console.print(
+            f"{count:,} replications of {len(left)} cells to do: about {duration(wall)} {where}.", highlight=False
+        )
+        if not estimate and left:
+            with _bar(console, "simulating", count, cost) as advance:
+                execute(left, store, workers=workers, engine=engine, progress=advance)
+    except KeyboardInterrupt:
+        console.print(
+            f"\nStopped. What was done is kept in {escape(str(store.folder))}: the same command goes on from there."
+        )
+        raise typer.Exit(130) from None
+    return left
+
+
+def _tell_damage(console: Console, store: Store) -> None:
+    for file in store.damaged:
+        console.print(
+            f"[yellow]{escape(str(file))} is damaged; what it held is computed again.[/yellow]", highlight=False
+        )
+
+
+@contextmanager
+def _bar(console: Console, doing: str, count: int, cost: float) -> Iterator[Callable[[int, float], None]]:
+    """A bar over seconds of computing, with the replications done and the time left."""
+    columns = (
+        TextColumn(doing),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[done]:,} of {task.fields[count]:,} replications"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=console, transient=True, expand=True) as bar:
+        task = bar.add_task("", total=cost, done=0, count=count)
+        done = 0
+
+        def advance(n: int, seconds: float) -> None:
+            nonlocal done
+            done += n
+            bar.update(task, advance=seconds, done=done)
+
+        yield advance

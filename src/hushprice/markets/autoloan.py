@@ -1,0 +1,378 @@
+"""The auto loan market: customers of an online lender, 2002 to 2004 (the paper's real data study).
+
+The file is that of Columbia's Center for Pricing and Revenue Management, which may not be passed on: give its path, or
+take the synthetic stand-in (``standin.py``), a market whose name says what it is. Rows become a market in these steps:
+
+    price         p = (mp sum_{i=1}^{Term} 1.0012^-i - Amount_Approved) / 1000, in thousands of dollars
+    contexts      z = (Primary_FICO, Competition_rate, Amount_Approved, onemonth, Term), each over its mean; d = 5
+    demand        theta = (alpha, beta), the logistic fit of apply on (z, -p z), all rows
+    kept          |z| <= its 99% quantile and z.beta >= its 1% quantile
+    customers     drawn with replacement from the rows kept; prices [0, 10]
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import zlib
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hushprice.demand import Family, as_family
+from hushprice.errors import Array, HushpriceError, InvalidInput, nearest
+from hushprice.estimation import Fit, design, fit
+from hushprice.markets.market import Market, Resample
+from hushprice.markets.standin import (
+    ALPHA,
+    BETA,
+    COLUMNS,
+    COVARIATES,
+    MONTHLY_RATE,
+    NORM_LIMIT,
+    OPTIMAL_PRICES,
+    ROWS,
+    SENSITIVITY_LIMIT,
+    Columns,
+    annuity,
+    standin,
+)  # fmt: skip
+
+PRICES = (0.0, 10.0)
+NAME, SYNTHETIC = "autoloan", "autoloan-synthetic"
+FEWEST_ROWS = 1_000
+ODD_ROWS = 0.01  # the share of rows that may be outside the usual range
+
+PUBLISHED = {
+    "rows": float(ROWS),
+    "kept": 204_782.0,
+    "norm limit": NORM_LIMIT,
+    "sensitivity limit": SENSITIVITY_LIMIT,
+    "lowest optimal price": OPTIMAL_PRICES[0],
+    "highest optimal price": OPTIMAL_PRICES[1],
+    "mean FICO": 731.3,
+    "mean monthly payment": 584.87,
+}
+"""What is published of the real file; :meth:`Loans.facts` has the same of any other."""
+
+USUAL = {
+    "Primary_FICO": (300.0, 850.0, "FICO scores run from 300 to 850"),
+    "Amount_Approved": (500.0, 500_000.0, "amounts are in dollars, not in thousands"),
+    "Term": (6.0, 120.0, "terms are in months, not in years"),
+    "mp": (10.0, 20_000.0, "mp is the monthly payment in dollars"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Loans:
+    """Loan applications, and what follows from them.
+
+    name: "autoloan", or "autoloan-synthetic" for the stand-in; apply: who took the loan up; price: in thousands;
+    z: contexts, one row an application; means: of the covariates; payment: a month; truth: theta if it is not to be
+    fitted.
+
+    >>> table = loans()
+    >>> table.name, table.z.shape
+    ('autoloan-synthetic', (208085, 5))
+    """
+
+    name: str
+    apply: Array
+    price: Array
+    z: Array
+    means: Array
+    payment: Array
+    truth: Array | None = None
+
+    @cached_property
+    def fitted(self) -> Fit:
+        """The logistic fit of apply on (z, -p z), all rows."""
+        return _demand(self.z, self.price, self.apply)
+
+    @property
+    def theta(self) -> Array:
+        """(alpha, beta) of the market: fitted, and for the stand-in the published one."""
+        return self.fitted.theta if self.truth is None else self.truth
+
+    @property
+    def standard_errors(self) -> Array:
+        """Of the fitted theta."""
+        return self.fitted.standard_errors
+
+    @cached_property
+    def norm(self) -> Array:
+        """|z| of every row."""
+        length: Array = np.linalg.norm(self.z, axis=1)
+        return length
+
+    @cached_property
+    def sensitivity(self) -> Array:
+        """Price sensitivity z.beta of every row."""
+        return self.z @ self.theta[len(COVARIATES) :]
+
+    @cached_property
+    def norm_limit(self) -> float:
+        """The 99% quantile of |z|."""
+        return float(np.quantile(self.norm, 0.99))
+
+    @cached_property
+    def sensitivity_limit(self) -> float:
+        """The 1% quantile of z.beta."""
+        return float(np.quantile(self.sensitivity, 0.01))
+
+    @cached_property
+    def kept(self) -> npt.NDArray[np.bool_]:
+        """Rows with |z| and z.beta within the limits."""
+        return (self.norm <= self.norm_limit) & (self.sensitivity >= self.sensitivity_limit)
+
+    @cached_property
+    def rows(self) -> Array:
+        """The contexts kept."""
+        return np.ascontiguousarray(self.z[self.kept])
+
+    @cached_property
+    def optimal_prices(self) -> Array:
+        """The best price in [0, 10] for each context kept."""
+        d = len(COVARIATES)
+        a, b = self.rows @ self.theta[:d], self.rows @ self.theta[d:]
+        prices: Array = as_family("logistic").optimal_price(a, b, PRICES)
+        return prices
+
+    def facts(self) -> dict[str, float]:
+        """What :data:`PUBLISHED` says of the real file, and the share of loans taken up.
+
+        >>> facts = loans().facts()
+        >>> round(facts["norm limit"], 2), round(facts["sensitivity limit"], 2)
+        (3.05, 0.13)
+        """
+        return {
+            "rows": float(len(self.z)),
+            "kept": float(len(self.rows)),
+            "norm limit": self.norm_limit,
+            "sensitivity limit": self.sensitivity_limit,
+            "lowest optimal price": float(self.optimal_prices.min()),
+            "highest optimal price": float(self.optimal_prices.max()),
+            "mean FICO": float(self.means[0]),
+            "mean monthly payment": float(self.payment.mean()),
+            "taken up": float(self.apply.mean()),
+        }
+
+
+def autoloan(
+    *, file: str | Path | None = None, dim: int = len(COVARIATES), family: Family | str = "logistic", **options: Any
+) -> Market:
+    """The auto loan market: of the real ``file``, or without one of the synthetic stand-in.
+
+    >>> autoloan()
+    <Market autoloan-synthetic: logistic demand, d=5, prices 0 to 10>
+    """
+    if dim != len(COVARIATES):
+        raise InvalidInput(f"The market autoloan has dim 5, its covariates {', '.join(COVARIATES)}. Got {dim}.")
+    if as_family(family).name != "logistic":
+        raise InvalidInput(f"The market autoloan has logistic demand: a loan is taken up or not. Got {family!r}.")
+    table = loans(file)
+    contexts = _StandIn.made() if table.name == SYNTHETIC and file is None else Resample(table.rows)
+    d = len(COVARIATES)
+    settings: dict[str, Any] = {"prices": PRICES, "family": "logistic", **options}
+    return Market(name=table.name, alpha=table.theta[:d], beta=table.theta[d:], contexts=contexts, **settings)
+
+
+def loans(file: str | Path | None = None) -> Loans:
+    """The loan applications of the real ``file`` (CSV, or CSV packed with gzip), or without one of the stand-in."""
+    if file is None:
+        return _synthetic()
+    columns = read_columns(file)
+    if len(columns["mp"]) == ROWS and all(np.array_equal(columns[name], standin()[name]) for name in COLUMNS):
+        return _table(SYNTHETIC, columns)  # written by write_standin
+    return _table(NAME, columns)
+
+
+def write_standin(path: str | Path) -> Path:
+    """Write the stand-in as a CSV file with the columns of the real one."""
+    pa, csv = _arrow("pyarrow"), _arrow("pyarrow.csv")
+    target = Path(path)
+    try:
+        csv.write_csv(pa.table(standin()), str(target))
+    except OSError as problem:
+        raise InvalidInput(f"The stand-in cannot be written to {target}: {problem}.") from None
+    return target
+
+
+class _StandIn(Resample):
+    """The stand-in's customers. Sent to another process, they are made again there instead."""
+
+    @staticmethod
+    @cache
+    def made() -> _StandIn:
+        return _StandIn(_synthetic().rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _StandIn.made, ()
+
+
+@cache
+def _synthetic() -> Loans:
+    return _table(SYNTHETIC, standin(), truth=np.concatenate([ALPHA, BETA]))
+
+
+def _table(name: str, columns: Columns, truth: Array | None = None) -> Loans:
+    price = loan_price(columns["mp"], columns["Term"], columns["Amount_Approved"])
+    _check_prices(price, columns["Amount_Approved"])
+    z, means = contexts_over_means(columns)
+    return Loans(name=name, apply=columns["apply"], price=price, z=z, means=means, payment=columns["mp"], truth=truth)
+
+
+# -- the steps of the preprocessing ---------------------------------------------------------------------------
+
+
+def loan_price(mp: Array, term: Array, amount: Array) -> Array:
+    """p = (mp sum_{i=1}^{term} 1.0012^-i - amount) / 1000.
+
+    >>> loan_price(np.array([600.0]), np.array([60.0]), np.array([30_000.0])).round(3)
+    array([4.714])
+    """
+    return (mp * annuity(term, MONTHLY_RATE) - amount) / 1000.0
+
+
+def contexts_over_means(columns: Columns) -> tuple[Array, Array]:
+    """(z, means): the covariates, each divided by its mean."""
+    raw = np.column_stack([columns[name] for name in COVARIATES])
+    means = raw.mean(axis=0)
+    return np.ascontiguousarray(raw / means), means
+
+
+def _demand(z: Array, price: Array, apply: Array) -> Fit:
+    """theta = argmax of sum_i y_i x_i.theta - log(1 + exp(x_i.theta)), x = (z, -p z)."""
+    if apply.min() == apply.max():
+        raise InvalidInput(f"apply is {apply[0]:g} in every row, so that no demand can be fitted.")
+    fitted = fit("logistic", design(z, price), apply)
+    if fitted.rank < 2 * z.shape[1]:
+        raise InvalidInput(
+            f"The demand cannot be fitted: the columns {', '.join(COVARIATES)} and the price do not vary "
+            f"independently of each other. Is one of them the same in every row?"
+        )
+    return fitted
+
+
+# -- reading --------------------------------------------------------------------------------------------------
+
+
+def read_columns(file: str | Path) -> Columns:
+    """The columns of the real file that matter, as checked numbers; any others are ignored."""
+    path = Path(file)
+    if not path.is_file():
+        what = "is a directory" if path.is_dir() else "does not exist"
+        raise InvalidInput(
+            f"The auto loan file {path} {what}. It comes from Columbia's Center for Pricing and Revenue Management; "
+            f"leave the file out for the synthetic stand-in."
+        )
+    columns = {name: _numbers(name, texts) for name, texts in _texts(path).items()}
+    _check(path, columns)
+    return columns
+
+
+def _arrow(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise HushpriceError("CSV files need pyarrow: pip install pyarrow.") from None
+
+
+def _texts(path: Path) -> dict[str, list[str | None]]:
+    """The cells of the columns wanted, as they stand in the file."""
+    pa, csv = _arrow("pyarrow"), _arrow("pyarrow.csv")
+    try:
+        content = path.read_bytes()
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+        if not content.strip():
+            raise InvalidInput(f"The auto loan file {path} is empty.")
+        header = csv.open_csv(pa.BufferReader(content)).schema.names
+        _check_header(path, header)
+        wanted = csv.ConvertOptions(
+            include_columns=list(COLUMNS), column_types={name: pa.string() for name in COLUMNS}, null_values=[""],
+            strings_can_be_null=True,
+        )  # fmt: skip
+        table = csv.read_csv(pa.BufferReader(content), convert_options=wanted)
+    except (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError) as problem:
+        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+        raise InvalidInput(f"{path} cannot be read as a CSV file: {reason.rstrip('.')}. Is it complete?") from None
+    return {name: table.column(name).to_pylist() for name in COLUMNS}
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        hints = "".join(f" Instead of {name!r}:{nearest(name, header)}" for name in missing if nearest(name, header))
+        alone = " Its first line has no commas." if len(header) == 1 else ""
+        raise InvalidInput(
+            f"{path} has no column {', '.join(map(repr, missing))}.{alone}{hints} Needed: {', '.join(COLUMNS)}."
+        )
+    twice = [name for name in COLUMNS if header.count(name) > 1]
+    if twice:
+        raise InvalidInput(f"{path} has more than one column {', '.join(map(repr, twice))}: keep one.")
+
+
+def _numbers(name: str, texts: list[str | None]) -> Array:
+    """The cells of a column as finite numbers."""
+    try:
+        values = np.array(texts, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.array([_number(text) for text in texts])
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        first = texts[bad[0]]
+        what = "missing" if first is None else f"{first[:40]!r}"
+        raise InvalidInput(
+            f"The column {name!r} has {bad.size} values that are missing or no numbers, the first in row "
+            f"{bad[0] + 1}: {what}. Complete these rows or leave them out."
+        )
+    return values
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text) if text is not None else np.nan
+    except ValueError:
+        return np.nan
+
+
+def _check(path: Path, columns: Columns) -> None:
+    """Refuse columns that cannot be what they are called."""
+    n = len(columns["apply"])
+    if n < FEWEST_ROWS:
+        raise InvalidInput(f"{path} has {n} rows; the fit needs at least {FEWEST_ROWS}. The real file has {ROWS}.")
+    _refuse("apply", columns["apply"], ~np.isin(columns["apply"], (0.0, 1.0)), "apply is 1 for a loan taken up, or 0")
+    for name in (*COVARIATES, "mp"):
+        _refuse(name, columns[name], columns[name] < 0.0, "it cannot be negative")
+        if columns[name].mean() <= 0.0:
+            raise InvalidInput(f"The column {name!r} is 0 in every row.")
+    for name, (low, high, usual) in USUAL.items():
+        odd = (columns[name] < low) | (columns[name] > high)
+        if odd.mean() > ODD_ROWS:
+            _refuse(name, columns[name], odd, usual)
+
+
+def _refuse(name: str, values: Array, bad: npt.NDArray[np.bool_], usual: str) -> None:
+    """Say how many values are bad, and which is the first."""
+    rows = np.flatnonzero(bad)
+    if rows.size:
+        raise InvalidInput(
+            f"The column {name!r} has {rows.size} values that cannot be right, the first in row {rows[0] + 1}: "
+            f"{values[rows[0]]:g}. Check its units: {usual}."
+        )
+
+
+def _check_prices(price: Array, amount: Array) -> None:
+    """Refuse loans most of which cost less than nothing, or more than is lent."""
+    odd = (price < 0.0) | (1000.0 * price > amount)
+    if odd.mean() > 0.5:
+        raise InvalidInput(
+            f"The payments do not fit the loans: {np.count_nonzero(price < 0.0)} of {len(price)} never pay the amount "
+            f"back and {np.count_nonzero(1000.0 * price > amount)} pay it back more than twice. Check the units of "
+            f"mp (dollars a month), Term (months) and Amount_Approved (dollars)."
+        )

@@ -1,0 +1,242 @@
+"""The figures and tables of the paper: which cells each needs, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from hushprice.errors import unknown
+from hushprice.markets.autoloan import Loans, loans
+from hushprice.markets.standin import COVARIATES
+from hushprice.paper import verdicts
+from hushprice.paper.verdicts import Found, Verdict, chooser
+from hushprice.plots.page import Table
+from hushprice.plots.panels import figure, histogram
+from hushprice.studies import Cell, Panel, Picture, Study, draw, load_toml, picture_of
+
+SCALES = ("quick", "full")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """A figure or table: its name, where it is in the paper, and how it is made."""
+
+    name: str
+    where: str
+    title: str
+    pictures: tuple[Picture, ...] = ()
+    made: str | None = None  # the function that makes it, if it is not pictures of cells
+    panels: tuple[Panel, ...] = ()  # which cells it needs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """An item as it came out."""
+
+    item: Item
+    found: Found
+    wanted: int  # cells it needs
+    pictures: Mapping[str, Figure]
+    tables: Sequence[Table]
+    verdicts: Sequence[Verdict]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Paper:
+    """The whole study at one scale. ``loan_file`` is the real auto loan file; without it, the stand-in.
+
+    >>> paper = Paper(scale="quick")
+    >>> len(paper.items)
+    22
+    """
+
+    scale: str = "quick"
+    loan_file: Path | None = None
+    replications: int | None = None  # at most so many a cell
+    _cells: dict[str, list[Cell]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.scale not in SCALES:
+            raise unknown("scale", self.scale, SCALES)
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """The plain data of the study and its items."""
+        return load_toml(str(files("hushprice.paper") / "paper.toml"))
+
+    @cached_property
+    def published(self) -> dict[str, Any]:
+        """The published numbers."""
+        return load_toml(str(files("hushprice.paper") / "published.toml"))
+
+    @cached_property
+    def study(self) -> Study:
+        """Its runs."""
+        runs = {key: value for key, value in self.data.items() if key != "items"}
+        options = {"autoloan": {"file": self.loan_file}}
+        return Study.of(runs, scale=self.scale, options=options, source="the paper").limited(self.replications)
+
+    @cached_property
+    def loans(self) -> Loans:
+        """The auto loan applications."""
+        return loans(self.loan_file)
+
+    @cached_property
+    def items(self) -> dict[str, Item]:
+        """Every figure and table, in the paper's order."""
+        return {name: self._item(name, given) for name, given in self.data["items"].items()}
+
+    def _item(self, name: str, given: Mapping[str, Any]) -> Item:
+        like = self.data["items"][given["like"]] if "like" in given else given
+        only = {"markets": [given["market"]]} if "market" in given else {}
+        pictures = []
+        for i, one in enumerate(like.get("pictures", ())):
+            title = given["title"] + (f": {one['title']}" if "title" in one else "")
+            plain = {"title": title, "panels": [panel | only for panel in one["panels"]]}
+            pictures.append(picture_of(f"{name}-{i + 1}" if i else name, plain, self.study.runs, "the paper"))
+        panels = [panel for picture in pictures for panel in picture.panels]
+        panels += [chooser(e[part]) for e in self._entries(name) for part in ("of", "than") if part in e]
+        return Item(
+            name=name,
+            where=given["where"],
+            title=given["title"],
+            pictures=tuple(pictures),
+            made=given.get("made"),
+            panels=tuple(panels),
+        )
+
+    @cached_property
+    def numbers(self) -> list[dict[str, Any]]:
+        """One entry a published number."""
+        return [*verdicts.spread_out(self.published["tables"]), *self.published["numbers"]]
+
+    def _entries(self, item: str) -> list[dict[str, Any]]:
+        return [entry for entry in (*self.numbers, *self.published["claims"]) if entry["item"] == item]
+
+    def chosen(self, names: Sequence[str]) -> list[Item]:
+        """Items by name; ``all`` is every one."""
+        for name in names:
+            if name != "all" and name not in self.items:
+                raise unknown("figure or table", name, [*self.items, "all"])
+        return [item for name, item in self.items.items() if name in names or "all" in names]
+
+    def cells(self, item: Item) -> list[Cell]:
+        """The cells an item needs."""
+        found = []
+        for name in self.study.runs:
+            if any(name in panel.runs for panel in item.panels):
+                if name not in self._cells:
+                    self._cells[name] = self.study.runs[name].cells()
+                found += [cell for cell in self._cells[name] if any(panel.chooses(cell) for panel in item.panels)]
+        return found
+
+    def make(self, item: Item, found: Found, *, partial: bool = False) -> Made:
+        """Pictures, tables and verdicts of an item, from the cells that were found."""
+        drawn = {picture.name: draw(picture, found, partial_results=partial) for picture in item.pictures}
+        pictures = {name: one for name, one in drawn.items() if one is not None}
+        tables: list[Table] = []
+        if item.made is not None:
+            more, tables = MADE[item.made](self, item, found)
+            pictures |= more
+        return Made(
+            item=item,
+            found=found,
+            wanted=len(self.cells(item)),
+            pictures=pictures,
+            tables=tables,
+            verdicts=self.verdicts(item, found),
+        )
+
+    def verdicts(self, item: Item, found: Found) -> list[Verdict]:
+        """Every published number of an item that can be told."""
+        told: list[Verdict | None] = []
+        replications = self.published["replications"]
+        for entry in self.numbers:
+            if entry["item"] == item.name:
+                simulated = "statistic" in entry
+                told.append(
+                    verdicts.number_verdict(entry, found, replications)
+                    if simulated
+                    else verdicts.fact_verdict(entry, self.loans if entry["fact"].startswith("loan") else None)
+                )
+        told += [verdicts.claim_verdict(e, found) for e in self.published["claims"] if e["item"] == item.name]
+        for entry in self.published["coefficients"]:
+            if entry["item"] == item.name:
+                told += verdicts.coefficient_verdicts(entry, self.loans, COVARIATES)
+        return [verdict for verdict in told if verdict is not None]
+
+
+Maker = Callable[[Paper, Item, Found], tuple[dict[str, Figure], list[Table]]]
+DESCRIBED = {
+    "apply": "binary: whether the loan was taken up (the outcome)",
+    "price": "mp times the sum over the term of 1.0012^-i, less the amount, in thousands of dollars",
+    "Primary_FICO": "FICO score",
+    "Competition_rate": "competitor's rate",
+    "Amount_Approved": "loan amount approved, dollars",
+    "onemonth": "prime rate",
+    "Term": "approved term, months",
+    "mp": "monthly payment, dollars (for the price)",
+}
+
+
+def _unknown_table(paper: Paper, item: Item, found: Found) -> tuple[dict[str, Figure], list[Table]]:
+    """Mean (sd) of regret and of seconds, a row a policy, a column a dimension."""
+    rows: dict[str, dict[str, Any]] = {}
+    for cell, result in found:
+        many = result.replications > 1
+        for what, values, digits in (("regret", result.regret, 1), ("seconds", result.seconds, 3)):
+            row = rows.setdefault(f"{cell.label}, {what}", {"": f"{cell.label}, {what}"})
+            sd = f" ({values.std(ddof=1):,.{digits}f})" if many else ""
+            row[f"d = {result.dim}"] = f"{values.mean():,.{digits}f}{sd}"
+    counts = sorted({result.replications for _, result in found})
+    caption = f"Mean (sd) over {' to '.join(map(str, counts))} replications, S1, T = 490 000 unknown" if counts else ""
+    return {}, [Table(list(rows.values()), caption)] if rows else []
+
+
+def _loan_columns(paper: Paper, item: Item, found: Found) -> tuple[dict[str, Figure], list[Table]]:
+    """What the file's columns are, with their means."""
+    means = dict(zip(COVARIATES, paper.loans.means, strict=True))
+    means |= {"apply": paper.loans.apply.mean(), "price": paper.loans.price.mean(), "mp": paper.loans.payment.mean()}
+    rows: list[dict[str, Any]] = [
+        {"variable": name, "description": text, f"mean ({paper.loans.name})": float(means[name])}
+        for name, text in DESCRIBED.items()
+    ]
+    return {}, [Table(rows, f"Columns of the auto loan file, with their means in {paper.loans.name}")]
+
+
+def _loan_fit(paper: Paper, item: Item, found: Found) -> tuple[dict[str, Figure], list[Table]]:
+    """The logistic regression on all rows, with standard errors."""
+    fitted, errors = paper.loans.fitted.theta, paper.loans.standard_errors
+    d = len(COVARIATES)
+    rows = [
+        {"": part, **{name: f"{fitted[i + k]:.3f} ({errors[i + k]:.3f})" for k, name in enumerate(COVARIATES)}}
+        for i, part in ((0, "alpha"), (d, "beta"))
+    ]
+    return {}, [Table(rows, f"Fitted on all {len(paper.loans.z):,} rows of {paper.loans.name} (standard error)")]
+
+
+def _loan_histograms(paper: Paper, item: Item, found: Found) -> tuple[dict[str, Figure], list[Table]]:
+    """Norm and price sensitivity of all rows with the cuts, optimal prices of the rows kept."""
+    table = paper.loans
+    drawn = [
+        lambda axes: histogram(table.norm, axes, xlabel="norm of the covariates", marks=[table.norm_limit]),
+        lambda axes: histogram(table.sensitivity, axes, xlabel="price sensitivity", marks=[table.sensitivity_limit]),
+        lambda axes: histogram(table.optimal_prices, axes, xlabel="optimal price, thousands"),
+    ]
+    note = f"SYNTHETIC stand-in: {table.name}" if table.name.endswith("synthetic") else table.name
+    facts: list[dict[str, Any]] = [{"fact": name, table.name: value} for name, value in table.facts().items()]
+    return {item.name: figure(drawn, title=item.title, note=note)}, [Table(facts, f"Facts of {table.name}")]
+
+
+MADE: dict[str, Maker] = {
+    "unknown-table": _unknown_table,
+    "loan-columns": _loan_columns,
+    "loan-fit": _loan_fit,
+    "loan-histograms": _loan_histograms,
+}

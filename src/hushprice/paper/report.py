@@ -1,0 +1,131 @@
+"""One HTML page with every figure and table, each published number with ours, and where and why we differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from hushprice.paper.items import Made, Paper
+from hushprice.paper.verdicts import Verdict
+from hushprice.plots.page import Picture, Section, Table, page
+from hushprice.studies import Store, processes
+
+SYNTHETIC = (
+    "The auto loan file may not be passed on. These results are of a SYNTHETIC stand-in, made so that the published "
+    "facts hold; its regrets are not those of real customers. With the real file: --loan-file FILE."
+)
+
+
+def report(paper: Paper, made: Sequence[Made], store: Store, *, command: str, workers: int = -1) -> str:
+    """The page. ``command`` is what made the results."""
+    sections = [_overview(made), *(_section(one, paper) for one in made), _slips(paper), _cost(made, workers)]
+    cells = [cell for one in made for cell, _ in one.found]
+    revisions = store.revisions(cells)
+    lead = [
+        f"{len(made)} figures and tables of Zhao, Jiang and Yu, {paper.study.title}, at scale {paper.scale}.",
+        f"Made by: {command}. hushprice {', '.join(revisions) or 'without simulations'}.",
+        "A number agrees when it lies within 3 standard errors of the paper's (both have one: ours from the jackknife "
+        "over replications, the paper's as of 500 replications and its rounding), is close within 5%, and differs "
+        "otherwise. Computing times are of this machine, one replication on one core.",
+    ]
+    return page("The paper, reproduced", "\n".join(lead), sections)
+
+
+def _overview(made: Sequence[Made]) -> Section:
+    """All verdicts, counted, and those that differ."""
+    everything = [verdict for one in made for verdict in one.verdicts]
+    counts = Counter(verdict.verdict for verdict in everything)
+    told = ", ".join(f"{n} {word}" for word, n in counts.most_common())
+    unfinished = [f"{one.item.name} ({len(one.found)} of {one.wanted} cells)" for one in made if _partial(one)]
+    text = [f"{len(everything)} published numbers and comparisons: {told}."]
+    if unfinished:
+        text.append(f"Not finished: {', '.join(unfinished)}.")
+    differ = [verdict for verdict in everything if verdict.verdict in ("differs", "fails", "slower")]
+    tables = [_table(differ, "Where we differ, and why", item=True)] if differ else []
+    return Section("Summary", "summary", text=tuple(text), tables=tuple(tables))
+
+
+def _partial(one: Made) -> bool:
+    return len(one.found) < one.wanted
+
+
+def _section(one: Made, paper: Paper) -> Section:
+    item = one.item
+    text = [item.where]
+    if item.name.startswith("loan") and paper.loans.name.endswith("synthetic"):
+        text.append(SYNTHETIC)
+    if one.wanted:
+        counts = sorted({result.replications for _, result in one.found})
+        spent = sum(float(result.seconds.sum()) for _, result in one.found)
+        many = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else "no"
+        text.append(
+            f"{len(one.found)} of {one.wanted} cells, {many} replications each, {duration(spent)} of computing."
+        )
+    tables = list(one.tables)
+    if one.verdicts:
+        tables.append(_table(one.verdicts, "Published and ours"))
+    pictures = [
+        Picture(figure, alt=f"{item.title}, our version of {item.where}", caption=item.title)
+        for figure in one.pictures.values()
+    ]
+    return Section(
+        f"{item.title} ({item.name})", item.name, text=tuple(text), pictures=tuple(pictures), tables=tuple(tables)
+    )
+
+
+def _table(told: Sequence[Verdict], caption: str, *, item: bool = False) -> Table:
+    rows = []
+    for verdict in told:
+        row: dict[str, Any] = {"item": verdict.item} if item else {}
+        row |= {
+            "what": verdict.what,
+            "ours": verdict.ours,
+            "paper": verdict.paper,
+            "difference, se": None if verdict.z is None else f"{verdict.z:+.1f}",
+            "difference, %": None if verdict.percent is None else f"{verdict.percent:+.1f}",
+            "replications": verdict.replications,
+            "verdict": verdict.verdict,
+            "why": verdict.why,
+        }
+        rows.append(row)
+    return Table(rows, caption, status_column="verdict")
+
+
+def _slips(paper: Paper) -> Section:
+    rows = [{"in the paper": slip["what"], "what we do": slip["ours"]} for slip in paper.published["slips"]]
+    return Section("Where the text is wrong or silent", "slips", tables=(Table(rows, "The paper's slips"),))
+
+
+def cost_rows(made: Sequence[Made]) -> list[dict[str, Any]]:
+    """What each item took, one row an item; a cell that several share counts in each."""
+    return [
+        {
+            "item": one.item.name,
+            "cells": one.wanted,
+            "replications": sum(result.replications for _, result in one.found),
+            "hours of computing": sum(float(result.seconds.sum()) for _, result in one.found) / 3600.0,
+        }
+        for one in made
+        if one.wanted
+    ]
+
+
+def _cost(made: Sequence[Made], workers: int) -> Section:
+    unique = {cell.key: float(result.seconds.sum()) for one in made for cell, result in one.found}
+    spent = sum(unique.values())
+    text = (
+        f"{duration(spent)} of computing in all, about {duration(spent / processes(workers))} on this machine's cores."
+    )
+    return Section("What it took", "cost", text=(text,), tables=(Table(cost_rows(made), "Computing, by item"),))
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words.
+
+    >>> duration(42), duration(700), duration(9000)
+    ('42 s', '12 min', '2.5 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,31 @@
+"""Studies: policies over a grid of markets, dimensions and horizons, as data; kept, resumed, drawn."""
+
+from hushprice.studies.execute import Left, execute, outstanding, pilots, processes, results
+from hushprice.studies.pictures import cell_rows, draw, path_rows
+from hushprice.studies.spec import Cell, Panel, Picture, Run, Study, load_toml, picture_of
+from hushprice.studies.store import Store, revision
+from hushprice.studies.words import Setup, market_from, policy_from
+
+__all__ = [
+    "Cell",
+    "Left",
+    "Panel",
+    "Picture",
+    "Run",
+    "Setup",
+    "Store",
+    "Study",
+    "cell_rows",
+    "draw",
+    "execute",
+    "load_toml",
+    "market_from",
+    "outstanding",
+    "path_rows",
+    "picture_of",
+    "pilots",
+    "policy_from",
+    "processes",
+    "results",
+    "revision",
+]

@@ -1,0 +1,93 @@
+"""What a study shows: its pictures, and its numbers as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from hushprice.errors import InvalidInput
+from hushprice.plots.panels import PANELS, figure
+from hushprice.simulation import Result
+from hushprice.studies.spec import Cell, Panel, Picture
+
+Found = Sequence[tuple[Cell, Result]]
+
+
+def draw(picture: Picture, found: Found, *, partial_results: bool = False) -> Figure | None:
+    """A picture of the cells found; None if there is nothing to show.
+
+    With ``partial_results``, a panel that cannot be drawn yet says so in its place.
+    """
+    shown = [_chosen(panel, found) for panel in picture.panels]
+    if not any(shown):
+        return None
+    drawn = [
+        partial(_draw_panel, panel, cells, partial_results) for panel, cells in zip(picture.panels, shown, strict=True)
+    ]
+    return figure(drawn, title=picture.title, note=_note([cell for cells in shown for cell in cells]))
+
+
+def _chosen(panel: Panel, found: Found) -> list[tuple[str, Result]]:
+    """The cells of a panel, in the order of its labels if it names them."""
+    cells = [(cell.label, result) for cell, result in found if panel.chooses(cell)]
+    places = {label: i for i, label in enumerate(panel.labels)}
+    return sorted(cells, key=lambda pair: places.get(pair[0], 0))
+
+
+def _draw_panel(panel: Panel, cells: list[tuple[str, Result]], partial_results: bool, axes: Axes) -> None:
+    try:
+        PANELS[panel.panel](cells, axes, **panel.options)
+    except InvalidInput:
+        if not partial_results:
+            raise
+        axes.text(0.5, 0.5, "not enough results yet", ha="center", va="center", transform=axes.transAxes)
+        axes.set_axis_off()
+
+
+def _note(cells: Sequence[tuple[str, Result]]) -> str:
+    """How many replications, and whether the market is made up."""
+    counts = sorted({result.replications for _, result in cells})
+    many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    note = f"{many} replications a cell; bars and bands: 3 standard errors"
+    synthetic = any(result.market.endswith("synthetic") for _, result in cells)
+    return f"SYNTHETIC stand-in for the auto loan data. {note}" if synthetic else note
+
+
+def cell_rows(found: Found) -> list[dict[str, Any]]:
+    """One row a cell: what it is, and its regret, revenue and computing time."""
+    rows = []
+    for cell, result in found:
+        s = result.summary()
+        low, high = np.quantile(result.regret, [0.25, 0.75])
+        rows.append(
+            {
+                "run": cell.run, "market": s.market, "label": cell.label, "policy": cell.word, "d": s.dim,
+                "T": s.horizon,
+                "replications": s.replications, "seed": result.seed, "mean": s.mean, "sd": s.sd, "se": s.se,
+                "median": s.median, "quartile 1": float(low), "quartile 3": float(high), "revenue": s.revenue,
+                "explored": s.exploration, "seconds": s.seconds,
+            }
+        )  # fmt: skip
+    return rows
+
+
+def path_rows(found: Found) -> list[dict[str, Any]]:
+    """One row a cell and checkpoint, of the cells that have several."""
+    rows = []
+    for cell, result in found:
+        if len(result.checkpoints) < 2:
+            continue
+        se = result.path_sd() / np.sqrt(result.replications)
+        for t, mean, error in zip(result.checkpoints, result.path_mean(), se, strict=True):
+            rows.append(
+                {
+                    "run": cell.run, "market": result.market, "label": cell.label, "d": result.dim, "t": int(t),
+                    "mean": float(mean), "se": float(error),
+                }
+            )  # fmt: skip
+    return rows

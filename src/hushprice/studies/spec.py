@@ -1,0 +1,329 @@
+"""A study as data: which policies sell in which market, over which grid, how often, and what is drawn of it.
+
+title = "What privacy costs"
+replications = 100
+
+[runs.prices]                       # a grid: every policy at every d and T
+market = "s1:public=0.1"
+policies = { "no privacy" = "etc", "epsilon = 1" = "etc-ldp:epsilon=1" }    # or a list of words
+dims = [1, 4]
+horizons = [10000, 40000]
+
+[runs.prices.scales.quick]          # what --scale quick does instead
+replications = 10
+
+[pictures.growth]
+panels = [{ panel = "mean-regret", runs = ["prices"] }, { panel = "boxes", runs = ["prices"], by = "dim" }]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from itertools import product
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from hushprice.errors import InvalidInput, positive_int, unknown
+from hushprice.markets import Market
+from hushprice.plots.panels import PANELS
+from hushprice.simulation import Piece, Simulated, check_pair, plain, rounds_of
+from hushprice.studies.words import market_from, policy_from
+
+Options = Mapping[str, Mapping[str, Any]]
+NUMBERS = 1
+"""Goes up when the same words give other numbers, so that results kept from before are not taken for new ones."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cell:
+    """One policy in one market at one d and T, replicated: what the store keeps results of."""
+
+    run: str
+    label: str
+    word: str
+    work: Piece  # all its replications
+
+    @property
+    def replications(self) -> int:
+        """How many are wanted."""
+        return len(self.work.replications)
+
+    @property
+    def line(self) -> tuple[str, str, str, int]:
+        """What it shares with the cells that differ from it in T alone."""
+        return self.run, self.label, self.work.market.name, self.work.market.dim
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """Everything its numbers depend on, but for how many replications there are."""
+        work = self.work
+        return {
+            "numbers": NUMBERS,
+            "policy": work.policy.name,
+            "config": work.policy.config(),
+            "source": _source(work.policy),
+            "market": work.market.name,
+            "fingerprint": work.market.fingerprint(),
+            "horizon": work.horizon,
+            "seed": work.seed,
+            "checkpoints": work.checkpoints.tolist(),
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """The address of its results: a SHA-256 of its content."""
+        return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
+
+
+def _source(policy: Simulated) -> str:
+    """A hash of the code of a policy from outside the package; the package's own is covered by NUMBERS."""
+    usual = ("hushprice", "builtins", "abc", "typing")
+    foreign = [cls for cls in type(plain(policy)).__mro__ if cls.__module__.partition(".")[0] not in usual]
+    methods = [f for cls in foreign for f in vars(cls).values() if inspect.isfunction(f)]
+    files = sorted({Path(f.__code__.co_filename) for f in methods})
+    texts = [file.read_bytes() for file in files if file.is_file()]
+    return hashlib.sha256(b"".join(texts)).hexdigest() if texts else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A grid of cells: every policy at every d and T, in every market.
+
+    market: a word, or several; policies: words by label; dims: the market's own unless given; checkpoints: rounds at
+    which regret is kept, or how many; seed, replications: of every cell.
+    """
+
+    name: str
+    market: str | Sequence[str]
+    policies: Mapping[str, str]
+    horizons: Sequence[int]
+    dims: Sequence[int] = ()
+    replications: int = 100
+    checkpoints: int = 100
+    seed: int = 0
+    options: Options = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        worlds = [self.market] if isinstance(self.market, str) else self.market
+        if not isinstance(worlds, (list, tuple)) or not worlds or not all(isinstance(w, str) for w in worlds):
+            raise InvalidInput(f"The run {self.name} needs a market such as 's1', or a list, got {self.market!r}.")
+        put("market", tuple(worlds))
+        words = self.policies
+        if isinstance(words, (list, tuple)):
+            words = {str(word): word for word in words}
+        if not isinstance(words, Mapping) or not words or not all(isinstance(w, str) for w in words.values()):
+            raise InvalidInput(f"The run {self.name} needs policies: a list of words, or a table of label = word.")
+        put("policies", dict(words))
+        for name in ("horizons", "dims"):
+            values = getattr(self, name)
+            if not isinstance(values, (list, tuple)) or len(set(values)) < len(values):
+                raise InvalidInput(f"{name} of the run {self.name} must be a list of different whole numbers.")
+            put(name, tuple(positive_int(f"{name} of the run {self.name}", v) for v in values))
+        if not self.horizons:
+            raise InvalidInput(f"The run {self.name} needs horizons, as in horizons = [10000].")
+        for name, least in (("replications", 1), ("checkpoints", 1), ("seed", 0)):
+            put(name, positive_int(f"{name} of the run {self.name}", getattr(self, name), minimum=least))
+
+    def cells(self) -> list[Cell]:
+        """All cells, a policy after the other."""
+        found = []
+        worlds: dict[tuple[str, int | None, int], Market] = {}
+        grid = product(self.market, self.policies.items(), self.dims or (None,), self.horizons)
+        for world, (label, word), dim, T in grid:
+            if (world, dim, T) not in worlds:
+                more = self.options.get(world.partition(":")[0], {})
+                worlds[world, dim, T] = market_from(world, dim=dim, horizon=T, **more)
+            market = worlds[world, dim, T]
+            policy = policy_from(word, market, T)
+            check_pair(policy, market)
+            work = Piece(
+                policy=policy, market=market, horizon=T, seed=self.seed, checkpoints=rounds_of(self.checkpoints, T),
+                replications=range(self.replications),
+            )  # fmt: skip
+            found.append(Cell(run=self.name, label=label, word=word, work=work))
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """A panel of a picture: its kind, and the cells it shows, by run, market, label, d and T (all unless named)."""
+
+    panel: str
+    runs: Sequence[str]
+    markets: Sequence[str] = ()
+    labels: Sequence[str] = ()
+    dims: Sequence[int] = ()
+    horizons: Sequence[int] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def chooses(self, cell: Cell) -> bool:
+        """Whether it shows this cell."""
+        return (
+            cell.run in self.runs
+            and (not self.markets or cell.work.market.name in self.markets)
+            and (not self.labels or cell.label in self.labels)
+            and (not self.dims or cell.work.market.dim in self.dims)
+            and (not self.horizons or cell.work.horizon in self.horizons)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """Panels side by side."""
+
+    name: str
+    title: str
+    panels: Sequence[Panel]
+
+    @property
+    def runs(self) -> list[str]:
+        """The runs it is drawn from."""
+        return list(dict.fromkeys(run for panel in self.panels for run in panel.runs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Runs, and pictures of them."""
+
+    title: str
+    runs: Mapping[str, Run]
+    pictures: Mapping[str, Picture]
+
+    @classmethod
+    def read(
+        cls,
+        path: str | PathLike[str],
+        *,
+        scale: str | None = None,
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Study:
+        """A study from its TOML file, at one of its scales; ``options`` are more options of markets, by name."""
+        return cls.of(load_toml(path), scale=scale, options=options, source=Path(path).name)
+
+    @classmethod
+    def of(
+        cls,
+        data: Mapping[str, Any],
+        *,
+        scale: str | None = None,
+        options: Options | None = None,
+        source: str = "the study",
+    ) -> Study:
+        """A study from plain data."""
+        known = ("title", "seed", "replications", "checkpoints", "scales", "runs", "pictures")
+        _only(known, data, source)
+        _scale_known(data, scale, source)
+        common = {key: data[key] for key in ("seed", "replications", "checkpoints") if key in data}
+        common |= _table(_table(data, "scales", source), scale, source) if scale else {}
+        runs = {}
+        for name, given in _table(data, "runs", source).items():
+            if not isinstance(given, dict):
+                raise InvalidInput(f"runs.{name} in {source} must be a table: [runs.{name}].")
+            own = {key: value for key, value in given.items() if key != "scales"}
+            merged = common | own | (_table(_table(given, "scales", source), scale, source) if scale else {})
+            takes = [f.name for f in fields(Run) if f.name not in ("name", "options")]
+            _only(takes, merged, f"the run {name} of {source}")
+            if missing := [key for key in ("market", "policies", "horizons") if key not in merged]:
+                raise InvalidInput(f"The run {name} of {source} needs {', '.join(missing)}.")
+            runs[name] = Run(name=name, **merged, options=options or {})
+        if not runs:
+            raise InvalidInput(f"{source} has no runs: add one, as in [runs.mine] with market, policies and horizons.")
+        pictures = {
+            name: picture_of(name, given, runs, source) for name, given in _table(data, "pictures", source).items()
+        }
+        return cls(title=str(data.get("title", source)), runs=runs, pictures=pictures)
+
+    def limited(self, replications: int | None) -> Study:
+        """The same with at most so many replications a cell."""
+        if replications is None:
+            return self
+        most = positive_int("replications", replications)
+        return replace(
+            self, runs={n: replace(run, replications=min(run.replications, most)) for n, run in self.runs.items()}
+        )
+
+    def cells(self, runs: Iterable[str] | None = None) -> list[Cell]:
+        """The cells of these runs, or of all, in the order of the file."""
+        wanted = set(self.runs if runs is None else runs)
+        return [cell for name, run in self.runs.items() if name in wanted for cell in run.cells()]
+
+
+def picture_of(name: str, given: Any, runs: Mapping[str, Run], source: str) -> Picture:
+    """A picture from plain data."""
+    where = f"the picture {name} of {source}"
+    if not isinstance(given, dict) or not isinstance(given.get("panels"), list) or not given["panels"]:
+        raise InvalidInput(f"{where} needs panels: a list such as [{{ panel = 'paths', runs = ['mine'] }}].")
+    _only(("title", "panels"), given, where)
+    return Picture(
+        name=name,
+        title=str(given.get("title", name)),
+        panels=tuple(_panel(panel, runs, where) for panel in given["panels"]),
+    )
+
+
+def _panel(given: Any, runs: Mapping[str, Run], where: str) -> Panel:
+    if not isinstance(given, dict) or "panel" not in given:
+        raise InvalidInput(f"A panel of {where} must say which it is, as in {{ panel = 'boxes', by = 'dim' }}.")
+    if given["panel"] not in PANELS:
+        raise unknown("panel", given["panel"], PANELS)
+    own = {f.name for f in fields(Panel)} - {"options"}
+    options = {key: value for key, value in given.items() if key not in own}
+    takes = [p for p in inspect.signature(PANELS[given["panel"]]).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    _only([*own, *(p.name for p in takes)], given, f"a {given['panel']} panel of {where}")
+    if missing := [p.name for p in takes if p.default is p.empty and p.name not in options]:
+        raise InvalidInput(f"A {given['panel']} panel of {where} needs {', '.join(missing)}.")
+    chosen = given.get("runs", list(runs))
+    for name in chosen:
+        if name not in runs:
+            raise unknown(f"run in {where}", name, runs)
+    for label in given.get("labels", ()):
+        if not any(label in runs[name].policies for name in chosen):
+            raise unknown(f"policy in {where}", label, [label for name in chosen for label in runs[name].policies])
+    return Panel(**({"runs": chosen} | {k: v for k, v in given.items() if k in own}), options=options)
+
+
+def load_toml(path: str | PathLike[str]) -> dict[str, Any]:
+    """The plain data of a TOML file."""
+    target = Path(path)
+    try:
+        return tomllib.loads(target.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidInput(f"There is no study file {target}.") from None
+    except IsADirectoryError:
+        raise InvalidInput(f"{target} is a folder; name the TOML file in it.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise InvalidInput(f"{target} is not a TOML file: {problem}.") from None
+
+
+def _scale_known(data: Mapping[str, Any], scale: str | None, source: str) -> None:
+    if scale is None:
+        return
+    scales = set(_table(data, "scales", source))
+    for run in _table(data, "runs", source).values():
+        scales |= set(_table(run, "scales", source)) if isinstance(run, dict) else set()
+    if scale not in scales:
+        raise unknown(f"scale in {source}", scale, scales)
+
+
+def _table(data: Mapping[str, Any], name: str | None, source: str) -> dict[str, Any]:
+    found = data.get(str(name), {})
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{name} in {source} must be a table.")
+    return found
+
+
+def _only(known: Iterable[str], given: Iterable[str], where: str) -> None:
+    """Refuse a key that nobody reads."""
+    for key in given:
+        if key not in known:
+            raise unknown(f"key in {where}", key, known)
