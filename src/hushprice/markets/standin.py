@@ -18,12 +18,13 @@ Free, and chosen here (:class:`Recipe`): spreads and correlations. With u, v, w,
     lender        the yearly rate behind the payment: the competitor's times exp(lender_noise x)
 
 amount_sd and rate_noise solve the two published quantiles. The others were searched for so that ETC-Doubling and
-MLE-Cycle lose in this market what they are reported to lose in the real one, and a price experiment on [0, 3] costs
-0.15 on average: reported regrets of 15592, 10057 and 7022 for ETC-LDP at epsilon = 1, 2 and 4, with 85 961, 43 950 and
-22 098 experiments, are about 0.152 an experiment and 0.02 any other sale. The private policies themselves were not
-fitted to, as the noise of their reports hides what these data could tell of them. The mean amount follows from the mean
-payment, and who takes the loan up from theta. A row that would be kept although its optimal price is outside the
-published range is refused; that is one in two thousand.
+MLE-Cycle lose in this market about what they are reported to lose in the real one, and a price experiment on [0, 3]
+costs 0.15 on average: the reported regrets of ETC-LDP at epsilon = 1, 2 and 4 (15592, 10057 and 7022, with 85 961,
+43 950 and 22 098 experiments) are about 0.152 an experiment and 0.02 any other sale. So it is no evidence for anything
+that those regrets come out. The private policies' own regrets were not fitted to: no choice that was tried changes them
+much. The seed is the one of six whose range of optimal prices came nearest to the published one. The mean amount
+follows from the mean payment, and who takes the loan up from theta. A row that would be kept although its optimal price
+is outside the published range is refused.
 """
 
 from __future__ import annotations
@@ -65,19 +66,19 @@ PRIME_RATE = np.array([
 class Recipe:
     """The free choices of the stand-in."""
 
-    seed: int = 20_020_704
+    seed: int = 5
     rows: int = ROWS
     fico_sd: float = 54.0
-    amount_sd: float = 0.3052
+    amount_sd: float = 0.3098
     amount_skew: float = 0.88
     amount_fico: float = 0.3
     term_spread: float = 0.69
-    term_rho: float = 0.14
-    rate_fico: float = 0.034
-    rate_prime: float = 0.25
-    rate_noise: float = 0.1138
+    term_rho: float = 0.25
+    rate_fico: float = 0.042
+    rate_prime: float = 0.2
+    rate_noise: float = 0.1054
     rate_level: float = 5.0
-    lender_noise: float = 0.15
+    lender_noise: float = 0.08
 
 
 Columns = dict[str, Array]
