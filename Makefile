@@ -20,7 +20,7 @@ lint: .venv/.dev  ## style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/.bench .venv/.kernels  ## the paper's table, scaling fits and speeds (an hour or more on two cores)
+bench: .venv/.bench .venv/.kernels  ## speeds, peers, and the regrets of docs/measurements.md (an hour or more on two cores)
 	$(BIN)/python -m benchmarks all
 
 clean:  ## forget everything that was set up

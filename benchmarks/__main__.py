@@ -13,86 +13,14 @@ import typer
 
 import hushprice as hp
 from benchmarks import bounds, private
-from benchmarks.common import Count, Rows, Workers, build, console, report
-from benchmarks.published import DIMS, HORIZON, REPLICATIONS, SLOPES, TABLE
-from hushprice.cli.show import progress_bar
-from hushprice.simulation import scale
+from benchmarks.common import Count, Rows, Workers, build, published, report
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.add_typer(bounds.app)
 app.add_typer(private.app)
-
-
-@app.command()
-def table(replications: Count = 200, workers: Workers = -1) -> None:
-    """The paper's table of regrets at unknown T = 490 000, S1, with ridge 0.1 and with our default."""
-    cells: list[tuple[str, dict[str, Any]]] = [("etc-doubling", {})]
-    cells += [(p, {"variant": v}) for p in ("mle-cycle", "semi-myopic") for v in ("modified", "original")]
-    for ridge in (0.1, 1.0):
-        rows: Rows = []
-        with progress_bar(console, len(DIMS) * len(cells) * replications) as advance:
-            for name, options in cells:
-                for dim in DIMS:
-                    result = hp.simulate(
-                        build(name, dim, ridge=ridge, **options),
-                        hp.markets.s1(dim=dim),
-                        horizon=HORIZON,
-                        replications=replications,
-                        seed=1,
-                        workers=workers,
-                        progress=advance,
-                    )
-                    rows.append(_against_paper(name, options.get("variant", ""), ridge, dim, result))
-        title = (
-            f"S1, unknown T = {HORIZON:,}, ridge {ridge}, {replications} replications: our regret next to the paper's"
-        )
-        report(f"table-ridge-{ridge}", title, rows)
-
-
-def _against_paper(name: str, variant: str, ridge: float, dim: int, result: hp.Result) -> dict[str, Any]:
-    """Ours, theirs, the difference in percent and in standard errors of that difference."""
-    s = result.summary()
-    row = {"policy": name, "variant": variant, "ridge": ridge, "d": dim, "mean": s.mean, "sd": s.sd, "se": s.se}
-    if variant == "original":
-        return row | {"paper": "", "differs by": "", "in se": ""}
-    mean, sd, _ = TABLE[name][dim]
-    se = math.hypot(s.se, sd / math.sqrt(REPLICATIONS))
-    return row | {"paper": mean, "differs by": f"{s.mean / mean - 1:+.1%}", "in se": f"{(s.mean - mean) / se:+.1f}"}
-
-
-@app.command()
-def scaling(replications: Count = 50, workers: Workers = -1) -> None:
-    """ETC on S1 and S2, fitted: log mean regret = c + slope_d log d + slope_T log T + 0.5 log log T."""
-    horizons = [k * k * 10_000 for k in range(1, 8)]
-    rows: Rows = []
-    with progress_bar(console, 4 * len(DIMS) * len(horizons) * replications) as advance:
-        for market in ("s1", "s2"):
-            for ridge in (0.1, 1.0):
-                study = scale(
-                    lambda d, T, market=market, ridge=ridge: (  # type: ignore[misc]
-                        build("etc", d, ridge=ridge, horizon=T),
-                        hp.markets.get(market)(dim=d),
-                    ),
-                    dims=DIMS,
-                    horizons=horizons,
-                    offset=0.5,
-                    replications=replications,
-                    seed=2,
-                    workers=workers,
-                    progress=advance,
-                )
-                paper = SLOPES["etc"][market]
-                rows.append(
-                    {
-                        "market": market,
-                        "ridge": ridge,
-                        "slope in d": study.slope_d,
-                        "paper d": paper[0],
-                        "slope in T": study.slope_T,
-                        "paper T": paper[1],
-                    }
-                )
-    report("scaling", "ETC scaling fit, T = 10 000 to 490 000, d = 1 to 25", rows)
+HORIZON = 490_000
+DIMS = (1, 4, 9, 16, 25)
+TABLE = {"etc-doubling": "ETC-Doubling", "mle-cycle": "MLE-Cycle, modified", "semi-myopic": "Semi-Myopic, modified"}
 
 
 @app.command()
@@ -136,7 +64,7 @@ def _floor(dim: int, seed: int) -> float:
 def speed(replications: Count = 9) -> None:
     """Seconds a run on one core next to the authors' and to the floor, all in one run."""
     rows: Rows = []
-    for name in TABLE:
+    for name, label in TABLE.items():
         for dim in DIMS:
             market, policy = hp.markets.s1(dim=dim), build(name, dim, ridge=0.1)
             floors, seconds = [], []
@@ -144,7 +72,7 @@ def speed(replications: Count = 9) -> None:
                 floors.append(_floor(dim, i))
                 result = hp.simulate(policy, market, horizon=HORIZON, replications=1, seed=i, workers=1)
                 seconds.append(result.seconds[0])
-            ours, theirs = float(np.median(seconds)), TABLE[name][dim][2]
+            ours, theirs = float(np.median(seconds)), published("unknown-table", f"seconds, {label}, d = {dim}")
             ratios = np.array(seconds) / np.array(floors)
             rows.append(
                 {
@@ -223,7 +151,7 @@ def memory(replications: Count = 500, workers: Workers = 2) -> None:
 
 
 @app.command(name="all")
-def everything(replications: Count = 200) -> None:
+def everything() -> None:
     """Everything, the quick ones first."""
     speed()
     mle()
@@ -237,9 +165,7 @@ def everything(replications: Count = 200) -> None:
     bounds.supcb()
     greedy()
     private.private()
-    scaling()
     memory()
-    table(replications)
 
 
 if __name__ == "__main__":

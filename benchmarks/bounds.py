@@ -11,7 +11,6 @@ import typer
 
 import hushprice as hp
 from benchmarks.common import OUT, Count, Rows, Workers, build, console, report
-from benchmarks.published import SLOPES
 from hushprice.cli.show import progress_bar
 from hushprice.simulation import Scaling, scale
 
@@ -55,7 +54,7 @@ def supcb(replications: Count = 20, workers: Workers = -1) -> None:
         slopes: Rows = [
             {
                 "policy": label, "offset": fit.offset, "slope in d": fit.slope_d, "se d": fit.se_d,
-                "slope in T": fit.slope_T, "se T": fit.se_T, "paper (d, T)": str(SLOPES[kinds[label][0]][market]),
+                "slope in T": fit.slope_T, "se T": fit.se_T,
             }
             for label, study in studies.items()
             for fit in (study, hp.fit_scaling(study.results))  # with the known power of log T, and without

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import hushprice as hp
+from hushprice.paper import Paper
 
 console = Console(width=150)
 OUT = Path("hushprice-bench")
@@ -22,6 +23,11 @@ Rows = list[dict[str, Any]]
 
 def build(name: str, dim: int, **options: Any) -> hp.policies.Policy:
     return hp.policies.build(name, family="logistic", dim=dim, prices=(0, 3), **options)
+
+
+def published(item: str, what: str) -> float:
+    """A number of the paper."""
+    return next(float(e["paper"]) for e in Paper().numbers if (e["item"], e["what"]) == (item, what))
 
 
 def report(name: str, title: str, rows: Rows, *, kept: Rows | None = None) -> None:

@@ -355,6 +355,15 @@ def test_rows_and_pictures(tmp_path: Path) -> None:
     assert [cell.label for cell in cells if panel.chooses(cell)] == ["ETC", "private"]
 
 
+@pytest.mark.parametrize("name", ["privacy", "ridge"])
+def test_examples_are_studies(name: str) -> None:
+    for scale in (None, "brief"):
+        plan = Study.read(Path(__file__).parents[1] / "examples" / f"{name}.toml", scale=scale)
+        cells = plan.cells()
+        shown = [p for picture in plan.pictures.values() for p in picture.panels]
+        assert all(any(panel.chooses(cell) for cell in cells) for panel in shown)
+
+
 def test_words() -> None:
     market = market_from("s1:public=0.25", dim=4, horizon=100)
     assert market.public == 0.25

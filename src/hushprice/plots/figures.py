@@ -143,7 +143,7 @@ def _colours(results: Results) -> list[str]:
     return [COLOURS[i % len(COLOURS)] for i in range(len(results))]
 
 
-def _short(value: float, _position: int | None = None) -> str:
+def short(value: float, _position: int | None = None) -> str:
     """20000 as 20k."""
     if abs(value) >= 1e6:
         return f"{value / 1e6:g}M"
@@ -153,7 +153,7 @@ def _short(value: float, _position: int | None = None) -> str:
 def short_ticks(axis: Axis, log: bool) -> None:
     """Few ticks with short labels."""
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if log else MaxNLocator(5))
-    axis.set_major_formatter(FuncFormatter(_short))
+    axis.set_major_formatter(FuncFormatter(short))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -29,8 +29,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from hushprice.errors import Array, InvalidInput, unknown
-from hushprice.plots.figures import COLOURS, REFERENCE, _short, finish, regret_paths, short_ticks
-from hushprice.plots.scaling import MARKERS, _bars, _slopes
+from hushprice.plots.figures import COLOURS, REFERENCE, finish, regret_paths, short, short_ticks
+from hushprice.plots.scaling import MARKERS, bars, slopes_told
 from hushprice.simulation import DUST, Result, fit_scaling
 
 Cells = Sequence[tuple[str, Result]]
@@ -55,7 +55,7 @@ class _Curve(NamedTuple):
         """Means over the horizons with bars of three standard errors, joined unless only points are wanted."""
         data = [samples(r) for r in self.results]
         fmt = self.marker if points else self.marker + self.line
-        _bars(axes, self.horizons, np.array([x.mean() for x in data]), data, fmt=fmt, color=self.colour)
+        bars(axes, self.horizons, np.array([x.mean() for x in data]), data, fmt=fmt, color=self.colour)
 
     @property
     def horizons(self) -> Array:
@@ -89,7 +89,7 @@ def fitted_lines(cells: Cells, axes: Axes, *, offset: float, title: str | None =
     _horizon_axis(cells, axes, log=True)
     _value_axis(axes, "mean regret at T", log=True)
     entries = [Line2D([], [], color=c.colour, marker=c.marker, linewidth=1.2, label=f"d = {c.dim}") for c in curves]
-    _end(axes, title, [entries], heading="" if fit is None else _slopes(fit))
+    _end(axes, title, [entries], heading="" if fit is None else slopes_told(fit))
 
 
 def boxes(cells: Cells, axes: Axes, *, by: str, log: bool | None = None, title: str | None = None) -> None:
@@ -264,7 +264,7 @@ def _group_ticks(axes: Axes, by: str, groups: list[Any]) -> None:
     """Names of the groups below the axis, turned if they are long."""
     places = range(len(groups))
     if by != "label":
-        axes.set_xticks(places, [_short(value) for value in groups])
+        axes.set_xticks(places, [short(value) for value in groups])
         axes.set_xlabel("horizon T" if by == "horizon" else "dimension d")
         return
     names = [fill(name.replace(" = ", "\u00a0=\u00a0"), 20) for name in groups]  # no line ends at an equals sign
@@ -295,7 +295,7 @@ def _horizon_axis(cells: Cells, axes: Axes, *, log: bool) -> None:
     horizons = _values(cells, "horizon")
     if len(horizons) == 1:
         axes.set_xlim(0.5 * horizons[0], (2.0 if log else 1.5) * horizons[0])
-        axes.set_xticks(horizons, [_short(horizons[0])])
+        axes.set_xticks(horizons, [short(horizons[0])])
         axes.set_xticks([], minor=True)
     else:
         _ticks(axes.xaxis, log)

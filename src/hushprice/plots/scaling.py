@@ -39,7 +39,7 @@ def scaling_fit(studies: Studies, axes: Axes, *, rate: Rate | None = None) -> No
     drawn = set()
     for label, d, colour, marker, cells in _lines(studies):
         T, mean = np.array([r.horizon for r in cells]), np.array([r.regret.mean() for r in cells])
-        _bars(axes, T, mean, [r.regret for r in cells], fmt=marker, color=colour)
+        bars(axes, T, mean, [r.regret for r in cells], fmt=marker, color=colour)
         smooth = np.geomspace(T[0], T[-1], 50)
         axes.plot(smooth, studies[label].predict(d, smooth), color=colour, linewidth=1.2)
         if rate is not None and d not in drawn:
@@ -50,7 +50,7 @@ def scaling_fit(studies: Studies, axes: Axes, *, rate: Rate | None = None) -> No
     _log_axes(axes)
 
 
-def _slopes(study: Scaling) -> str:
+def slopes_told(study: Scaling) -> str:
     """slope 0.48 in d, 0.49 in T."""
     return "slope " + ", ".join(f"{slope:.2f} in {name}" for name, slope, _ in study.slopes())
 
@@ -59,7 +59,7 @@ def computation_time(studies: Studies, axes: Axes) -> None:
     """Mean seconds a replication over T on log-log axes, three standard errors up and down."""
     for _, _, colour, marker, cells in _lines(studies):
         T, mean = np.array([r.horizon for r in cells]), np.array([r.seconds.mean() for r in cells])
-        _bars(axes, T, mean, [r.seconds for r in cells], fmt=f"{marker}-", color=colour)
+        bars(axes, T, mean, [r.seconds for r in cells], fmt=f"{marker}-", color=colour)
     axes.set_ylabel("seconds a replication")
     _log_axes(axes)
 
@@ -67,7 +67,7 @@ def computation_time(studies: Studies, axes: Axes) -> None:
 def legend(studies: Studies, *, rate: Rate | None = None) -> list[Line2D]:
     """What the colours, markers and dots of these pictures mean."""
     handles = [
-        Line2D([], [], color=COLOURS[i % len(COLOURS)], label=f"{label}: {_slopes(study)}")
+        Line2D([], [], color=COLOURS[i % len(COLOURS)], label=f"{label}: {slopes_told(study)}")
         for i, (label, study) in enumerate(studies.items())
     ]
     markers = {d: marker for _, d, _, marker, _ in _lines(studies)}
@@ -79,11 +79,11 @@ def legend(studies: Studies, *, rate: Rate | None = None) -> list[Line2D]:
     return handles
 
 
-def _bars(axes: Axes, T: Any, mean: Any, samples: list[Array], *, fmt: str, color: str) -> None:
+def bars(axes: Axes, T: Any, mean: Any, samples: list[Array], *, fmt: str, color: str) -> None:
     """Points with bars of three standard errors; the lower one stops short of zero, which a log axis cannot show."""
     reach = np.array([3.0 * x.std(ddof=1) / np.sqrt(len(x)) if len(x) > 1 else 0.0 for x in samples])
-    bars = np.stack([np.minimum(reach, 0.95 * mean), reach])
-    axes.errorbar(T, mean, yerr=bars, fmt=fmt, color=color, markersize=5, linewidth=1)
+    both = np.stack([np.minimum(reach, 0.95 * mean), reach])
+    axes.errorbar(T, mean, yerr=both, fmt=fmt, color=color, markersize=5, linewidth=1)
 
 
 def growth(studies: Studies, *, rate: Rate | None = None, title: str | None = None) -> Figure:
