@@ -227,7 +227,8 @@ class _Text(HTMLParser):
 
 
 def test_the_report_is_one_page_with_everything(made: dict[str, Made], paper: Paper, tmp_path: Path) -> None:
-    text = report(paper, list(made.values()), Store(tmp_path), command="hushprice paper run all --scale full")
+    told = report(paper, list(made.values()), Store(tmp_path), command="hushprice paper run all --scale full")
+    text = told.html()
     seen = _Text()
     seen.feed(text)
     assert seen.images == 21  # 20 figures, two of them in two pictures, less three tables, and the histograms
@@ -237,8 +238,25 @@ def test_the_report_is_one_page_with_everything(made: dict[str, Made], paper: Pa
         assert f"{item.where}" in text
     for slip in paper.published["slips"]:
         assert escape(slip["what"]) in text
-    assert text.count("SYNTHETIC") >= 4
+    assert text.count("SYNTHETIC") == 4  # the loan items
     assert "hushprice paper run all --scale full" in text
+    plain = told.markdown()
+    assert plain.count("\n## ") == len(told.sections)
+    assert plain.count(".png)") == 21
+    rows = [line for line in plain.splitlines() if line.startswith("| mean regret, ETC-Doubling, d = 25")]
+    assert len(rows) == 1
+    assert "4679.2" in rows[0]
+
+
+def test_the_stand_in_is_called_synthetic_everywhere(made: dict[str, Made], tmp_path: Path) -> None:
+    for name in ("loan-regret", "loan-histograms"):
+        for figure in made[name].pictures.values():
+            assert "synthetic" in figure.get_suptitle()
+    for name in ("loan-columns", "loan-fit", "loan-histograms"):
+        assert all("synthetic" in table.caption for table in made[name].tables)
+    loans = [v for one in made.values() for v in one.verdicts if v.item.startswith("loan")]
+    assert len(loans) == 8 + 8 + 6 + 6 + 10
+    assert all("synthetic" in verdict.ours for verdict in loans)
 
 
 def run(*words: str, code: int = 0) -> str:

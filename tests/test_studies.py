@@ -120,6 +120,9 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ('labels = ["ETC"], offset = 0.5', 'labels = ["ETC"]', "needs offset"),
         ('labels = ["ETC"]', 'labels = ["ETD"]', "Known: ETC, private"),
         ('"paths", runs', '"paths", by = "dim", runs', "no key in a paths panel"),
+        ('"paths", runs = ["paths"]', '"paths", runs = "paths"', "runs in a panel"),
+        ('"paths", runs = ["paths"]', '"paths", dims = ["4"]', "dims in a panel"),
+        ('panel = "paths"', "panel = [1]", "must say which it is"),
         ("[pictures.growth]", "[pictures.growth", "not a TOML file"),
         ("[runs.grid]", "[walks.grid]", "no key in study.toml called 'walks'"),
     ],
@@ -129,6 +132,26 @@ def test_mistakes_in_a_file_are_told(tmp_path: Path, old: str, new: str, says: s
     with pytest.raises(hp.InvalidInput) as told:
         study(tmp_path, FILE.replace(old, new)).cells()
     assert says in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('"paths", runs = ["paths"]', '"boxes", runs = ["grid"], by = "dim"', "two results for 'ETC'"),
+        ('"paths", runs = ["paths"]', '"boxes", runs = ["paths"], by = "colour"', "colour"),
+        ('labels = ["ETC"], offset = 0.5', "offset = 0.5", "one label"),
+        ("offset = 0.5", 'offset = "half"', "offset"),
+        ('"paths", runs = ["paths"]', '"paths", runs = ["paths"], dims = [3]', "chooses no cells"),
+    ],
+)
+def test_a_picture_that_cannot_be_drawn_is_told_before_the_work(tmp_path: Path, old: str, new: str, says: str) -> None:
+    assert old in FILE
+    file = tmp_path / "mine.toml"
+    file.write_text(FILE.replace(old, new), encoding="utf-8")
+    with pytest.raises(hp.InvalidInput) as told:
+        run("study", str(file), "--out", str(tmp_path / "out"), "--workers", "1")
+    assert says in str(told.value)
+    assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_files_and_scales_that_are_not_there_are_told(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def run(
         typer.echo(csv_text([verdict.row() for verdict in told]), nl=False)
     else:
         _show(console, told)
-    if any(item.name.startswith("loan") for item in items) and paper.loans.name.endswith("synthetic"):
+    if any(paper.synthetic(item) for item in items):
         console.print("Auto loans: [bold]synthetic stand-in[/bold], not the real file (--loan-file).")
     console.print(f"Pictures and tables are in [bold]{escape(str(place))}/[/bold].")
 
@@ -120,7 +120,9 @@ def report_command(
     out: Out = OUT,
     store: StoreFolder = None,
     loan_file: LoanFile = None,
-    pictures: Annotated[bool, typer.Option("--pictures", help="Write the pictures and CSV files too.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Write README.md with pictures and CSV files instead.")
+    ] = False,
 ) -> None:
     """Write one HTML page of what has been run: pictures, verdicts, costs, and where and why we differ.
 
@@ -138,12 +140,13 @@ def report_command(
         )
     kept = Store(where)
     made = [paper.make(item, results(paper.cells(item), kept, partial=True), partial=True) for item in items]
-    if pictures:
-        for one in made:
-            _write(one, place)
     command = f"hushprice paper run {' '.join(names or ['all'])} --scale {scale.value}"
-    target = place / "report.html"
-    write_text(target, report(paper, made, kept, command=command))
+    told = report(paper, made, kept, command=command)
+    target = place / ("README.md" if markdown else "report.html")
+    write_text(target, told.markdown() if markdown else told.html())
+    if markdown:
+        for one in made:
+            _write(one, place, paths=False)
     console = Console()
     missing = [one.item.name for one in made if len(one.found) < one.wanted]
     if missing:
@@ -151,14 +154,15 @@ def report_command(
     console.print(f"The report is [bold]{escape(str(target))}[/bold].")
 
 
-def _write(one: Made, place: Path) -> None:
+def _write(one: Made, place: Path, *, paths: bool = True) -> None:
     """Pictures and CSV files of an item."""
     for name, figure in one.pictures.items():
         plots.save(figure, place / f"{name}.png")
     name = one.item.name
     rows = cell_rows(one.found) or [dict(row) for table in one.tables for row in table.rows]
     write_rows(place / f"{name}.csv", rows)
-    write_rows(place / f"{name}-paths.csv", path_rows(one.found))
+    if paths:
+        write_rows(place / f"{name}-paths.csv", path_rows(one.found))
     write_rows(place / f"{name}-verdicts.csv", [verdict.row() for verdict in one.verdicts])
 
 

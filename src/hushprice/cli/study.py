@@ -17,7 +17,7 @@ from hushprice.cli.show import Output, amount
 from hushprice.cli.working import Estimate, Most, Out, StoreFolder, compute, folder, write_rows
 from hushprice.simulation import csv_text
 from hushprice.simulation.results import without_nan
-from hushprice.studies import Store, Study, cell_rows, draw, path_rows, results
+from hushprice.studies import Store, Study, cell_rows, draw, path_rows, rehearse, results
 from hushprice.studies.words import load_policies
 
 
@@ -42,6 +42,8 @@ def study(
     load_policies(load)
     plan = Study.read(file, scale=scale).limited(replications)
     cells = plan.cells()
+    for picture in plan.pictures.values():
+        rehearse(picture, cells)
     place = folder(out / file.stem)
     kept = Store(store or out / "store")
     console = Console(stderr=output is not Output.TABLE)

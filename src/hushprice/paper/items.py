@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -153,6 +153,10 @@ class Paper:
             verdicts=self.verdicts(item, found),
         )
 
+    def synthetic(self, item: Item) -> bool:
+        """Whether an item is of the stand-in, not of real loans."""
+        return item.name.startswith("loan") and self.loans.name.endswith("synthetic")
+
     def verdicts(self, item: Item, found: Found) -> list[Verdict]:
         """Every published number of an item that can be told."""
         told: list[Verdict | None] = []
@@ -169,7 +173,10 @@ class Paper:
         for entry in self.published["coefficients"]:
             if entry["item"] == item.name:
                 told += verdicts.coefficient_verdicts(entry, self.loans, COVARIATES)
-        return [verdict for verdict in told if verdict is not None]
+        known = [verdict for verdict in told if verdict is not None]
+        if self.synthetic(item):
+            known = [replace(verdict, ours=f"{verdict.ours} (synthetic)") for verdict in known]
+        return known
 
 
 Maker = Callable[[Paper, Item, Found], tuple[dict[str, Figure], list[Table]]]
@@ -229,9 +236,10 @@ def _loan_histograms(paper: Paper, item: Item, found: Found) -> tuple[dict[str, 
         lambda axes: histogram(table.sensitivity, axes, xlabel="price sensitivity", marks=[table.sensitivity_limit]),
         lambda axes: histogram(table.optimal_prices, axes, xlabel="optimal price, thousands"),
     ]
-    note = f"SYNTHETIC stand-in: {table.name}" if table.name.endswith("synthetic") else table.name
+    title = f"{item.title} (synthetic stand-in)" if paper.synthetic(item) else item.title
     facts: list[dict[str, Any]] = [{"fact": name, table.name: value} for name, value in table.facts().items()]
-    return {item.name: figure(drawn, title=item.title, note=note)}, [Table(facts, f"Facts of {table.name}")]
+    note = f"{len(table.z):,} rows, {len(table.rows):,} kept"
+    return {item.name: figure(drawn, title=title, note=note)}, [Table(facts, f"Facts of {table.name}")]
 
 
 MADE: dict[str, Maker] = {

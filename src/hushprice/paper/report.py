@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hushprice.paper.items import Made, Paper
 from hushprice.paper.verdicts import Verdict
-from hushprice.plots.page import Picture, Section, Table, page
+from hushprice.plots import Picture, Section, Table, markdown, page
 from hushprice.studies import Store, processes
 
 SYNTHETIC = (
@@ -17,19 +18,36 @@ SYNTHETIC = (
 )
 
 
-def report(paper: Paper, made: Sequence[Made], store: Store, *, command: str, workers: int = -1) -> str:
-    """The page. ``command`` is what made the results."""
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What there is to tell, for a page or for a repository."""
+
+    title: str
+    lead: Sequence[str]
+    sections: Sequence[Section]
+
+    def html(self) -> str:
+        """One self-contained HTML page."""
+        return page(self.title, "\n".join(self.lead), self.sections)
+
+    def markdown(self) -> str:
+        """Markdown, with the pictures as files beside it."""
+        return markdown(self.title, self.lead, self.sections, link=lambda picture: f"{picture.name}.png")
+
+
+def report(paper: Paper, made: Sequence[Made], store: Store, *, command: str, workers: int = -1) -> Report:
+    """Everything that was made. ``command`` is what made it."""
     sections = [_overview(made), *(_section(one, paper) for one in made), _slips(paper), _cost(made, workers)]
     cells = [cell for one in made for cell, _ in one.found]
     revisions = store.revisions(cells)
-    lead = [
+    lead = (
         f"{len(made)} figures and tables of Zhao, Jiang and Yu, {paper.study.title}, at scale {paper.scale}.",
-        f"Made by: {command}. hushprice {', '.join(revisions) or 'without simulations'}.",
+        f"Made by: {command} (hushprice {', '.join(revisions) or 'without simulations'}).",
         "A number agrees when it lies within 3 standard errors of the paper's (both have one: ours from the jackknife "
         "over replications, the paper's as of 500 replications and its rounding), is close within 5%, and differs "
-        "otherwise. Computing times are of this machine, one replication on one core.",
-    ]
-    return page("The paper, reproduced", "\n".join(lead), sections)
+        "otherwise. Computing times are of one replication on one core of this machine.",
+    )
+    return Report("The paper, reproduced", lead, sections)
 
 
 def _overview(made: Sequence[Made]) -> Section:
@@ -53,7 +71,7 @@ def _partial(one: Made) -> bool:
 def _section(one: Made, paper: Paper) -> Section:
     item = one.item
     text = [item.where]
-    if item.name.startswith("loan") and paper.loans.name.endswith("synthetic"):
+    if paper.synthetic(item):
         text.append(SYNTHETIC)
     if one.wanted:
         counts = sorted({result.replications for _, result in one.found})
@@ -66,8 +84,8 @@ def _section(one: Made, paper: Paper) -> Section:
     if one.verdicts:
         tables.append(_table(one.verdicts, "Published and ours"))
     pictures = [
-        Picture(figure, alt=f"{item.title}, our version of {item.where}", caption=item.title)
-        for figure in one.pictures.values()
+        Picture(figure, alt=f"{item.title}, our version of {item.where}", caption=item.title, name=name)
+        for name, figure in one.pictures.items()
     ]
     return Section(
         f"{item.title} ({item.name})", item.name, text=tuple(text), pictures=tuple(pictures), tables=tuple(tables)

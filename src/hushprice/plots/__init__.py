@@ -1,6 +1,7 @@
 """Pictures of results, and a page to show them on."""
 
 from hushprice.plots.figures import box_plots, check_file, overview, regret_paths, save
+from hushprice.plots.markdown import markdown
 from hushprice.plots.page import Picture, Section, Table, page
 from hushprice.plots.panels import (
     PANELS,
@@ -29,6 +30,7 @@ __all__ = [
     "fitted_lines",
     "growth",
     "histogram",
+    "markdown",
     "mean_regret",
     "overview",
     "page",

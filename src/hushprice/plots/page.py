@@ -21,9 +21,9 @@ DPI = 130
 LONG = 40  # characters from which a cell of a table is given room to read
 # The tone of a badge, by its word; other words get a plain one.
 TONES = {
-    "good": ("agrees", "holds", "passes", "pass", "ok", "yes", "done"),
+    "good": ("agrees", "holds", "faster", "passes", "pass", "ok", "yes", "done"),
     "near": ("close", "near", "partly", "warning"),
-    "bad": ("differs", "fails", "fail", "no", "missing", "error"),
+    "bad": ("differs", "fails", "slower", "fail", "no", "missing", "error"),
 }
 
 
@@ -38,6 +38,7 @@ class Picture:
     alt: str
     caption: str = ""
     kind: Literal["png", "svg"] = "png"
+    name: str = "picture"  # of its file, where it is one
 
 
 @dataclass(frozen=True)

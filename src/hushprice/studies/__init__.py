@@ -1,7 +1,7 @@
 """Studies: policies over a grid of markets, dimensions and horizons, as data; kept, resumed, drawn."""
 
 from hushprice.studies.execute import Left, execute, outstanding, pilots, processes, results
-from hushprice.studies.pictures import cell_rows, draw, path_rows
+from hushprice.studies.pictures import cell_rows, draw, path_rows, rehearse
 from hushprice.studies.spec import Cell, Panel, Picture, Run, Study, load_toml, picture_of
 from hushprice.studies.store import Store, revision
 from hushprice.studies.words import Setup, market_from, policy_from
@@ -26,6 +26,7 @@ __all__ = [
     "pilots",
     "policy_from",
     "processes",
+    "rehearse",
     "results",
     "revision",
 ]

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from hushprice.errors import InvalidInput
 from hushprice.plots.panels import PANELS, figure
-from hushprice.simulation import Result
+from hushprice.simulation import Outcome, Result
 from hushprice.studies.spec import Cell, Panel, Picture
 
 Found = Sequence[tuple[Cell, Result]]
@@ -29,7 +29,28 @@ def draw(picture: Picture, found: Found, *, partial_results: bool = False) -> Fi
     drawn = [
         partial(_draw_panel, panel, cells, partial_results) for panel, cells in zip(picture.panels, shown, strict=True)
     ]
-    return figure(drawn, title=picture.title, note=_note([cell for cells in shown for cell in cells]))
+    cells = [cell for chosen in shown for cell in chosen]
+    made_up = " (synthetic stand-in)" if any(result.market.endswith("synthetic") for _, result in cells) else ""
+    return figure(drawn, title=picture.title + made_up, note=_note(cells))
+
+
+def rehearse(picture: Picture, cells: Sequence[Cell]) -> None:
+    """Draw a picture of invented results, so that what cannot be drawn is told before hours of computing."""
+    found = [(cell, _invented(cell)) for cell in cells]
+    hint = "A panel chooses its cells by runs, markets, labels, dims and horizons."
+    for panel in picture.panels:
+        if not _chosen(panel, found):
+            raise InvalidInput(f"The {panel.panel} panel of the picture {picture.name} chooses no cells. {hint}")
+    try:
+        draw(picture, found)
+    except InvalidInput as problem:
+        raise InvalidInput(f"The picture {picture.name} cannot be drawn: {problem} {hint}") from None
+
+
+def _invented(cell: Cell) -> Result:
+    """Two replications whose regret is about sqrt(d t)."""
+    path = np.sqrt(cell.work.market.dim * cell.work.checkpoints.astype(float))
+    return Result.of([Outcome(scale * path, 1.0, 0.1, 0.01 * scale) for scale in (1.0, 1.1)], cell.work)
 
 
 def _chosen(panel: Panel, found: Found) -> list[tuple[str, Result]]:
@@ -50,12 +71,10 @@ def _draw_panel(panel: Panel, cells: list[tuple[str, Result]], partial_results: 
 
 
 def _note(cells: Sequence[tuple[str, Result]]) -> str:
-    """How many replications, and whether the market is made up."""
+    """How many replications."""
     counts = sorted({result.replications for _, result in cells})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    note = f"{many} replications a cell; bars and bands: 3 standard errors"
-    synthetic = any(result.market.endswith("synthetic") for _, result in cells)
-    return f"SYNTHETIC stand-in for the auto loan data. {note}" if synthetic else note
+    return f"{many} replications a cell; bars and bands: 3 standard errors"
 
 
 def cell_rows(found: Found) -> list[dict[str, Any]]:

@@ -272,7 +272,7 @@ def picture_of(name: str, given: Any, runs: Mapping[str, Run], source: str) -> P
 
 
 def _panel(given: Any, runs: Mapping[str, Run], where: str) -> Panel:
-    if not isinstance(given, dict) or "panel" not in given:
+    if not isinstance(given, dict) or not isinstance(given.get("panel"), str):
         raise InvalidInput(f"A panel of {where} must say which it is, as in {{ panel = 'boxes', by = 'dim' }}.")
     if given["panel"] not in PANELS:
         raise unknown("panel", given["panel"], PANELS)
@@ -282,6 +282,11 @@ def _panel(given: Any, runs: Mapping[str, Run], where: str) -> Panel:
     _only([*own, *(p.name for p in takes)], given, f"a {given['panel']} panel of {where}")
     if missing := [p.name for p in takes if p.default is p.empty and p.name not in options]:
         raise InvalidInput(f"A {given['panel']} panel of {where} needs {', '.join(missing)}.")
+    for name, kind in (("runs", str), ("markets", str), ("labels", str), ("dims", int), ("horizons", int)):
+        some = given.get(name, [])
+        if not isinstance(some, list) or not all(isinstance(one, kind) for one in some):
+            like = '["mine"]' if kind is str else "[1, 4]"
+            raise InvalidInput(f"{name} in a panel of {where} must be a list, as in {name} = {like}.")
     chosen = given.get("runs", list(runs))
     for name in chosen:
         if name not in runs:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -38,6 +38,7 @@ class Store:
     def __init__(self, folder: str | PathLike[str]) -> None:
         self.folder = Path(folder)
         self.damaged: list[Path] = []  # files that could not be read; what they held is computed again
+        self._revisions: dict[str, set[str]] = {}  # of the results read, by cell
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
@@ -48,7 +49,9 @@ class Store:
         found: Outcomes = {}
         for file in self._files(cell):
             try:
-                found |= _outcomes(file, cell)
+                outcomes, made_by = _outcomes(file, cell)
+                found |= outcomes
+                self._revisions.setdefault(cell.key, set()).add(made_by)
             except FileNotFoundError:  # joined with others meanwhile
                 return self.read(cell)
             except (OSError, ValueError, KeyError, pa.ArrowException):
@@ -59,13 +62,13 @@ class Store:
     def result(self, cell: Cell, *, partial: bool = False) -> Result | None:
         """The replications that are wanted, or None while one is missing.
 
-        With ``partial``, those there are from the first on, if any.
+        With ``partial``, those there are from the first on, if there are two.
         """
         found = self.read(cell)
         count = 0
         while count < cell.replications and count in found:
             count += 1
-        if not count or (count < cell.replications and not partial):
+        if count < (min(2, cell.replications) if partial else cell.replications):
             return None
         return Result.of([found[i] for i in range(count)], cell.work)
 
@@ -81,10 +84,9 @@ class Store:
                     if file != whole:
                         file.unlink(missing_ok=True)
 
-    def revisions(self, cells: list[Cell]) -> list[str]:
-        """The versions of hushprice the results of these cells were made with."""
-        files = [file for cell in cells for file in self._files(cell) if file not in self.damaged]
-        return sorted({_metadata(file).get("revision", "unknown") for file in files})
+    def revisions(self, cells: Iterable[Cell]) -> list[str]:
+        """The versions of hushprice the results read of these cells were made with."""
+        return sorted({made_by for cell in cells for made_by in self._revisions.get(cell.key, ())})
 
     def _place(self, cell: Cell) -> Path:
         return self.folder / cell.key[:2] / cell.key
@@ -93,24 +95,21 @@ class Store:
         return sorted(self._place(cell).glob("*.parquet"))
 
 
-def _metadata(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((pq.read_schema(file).metadata or {})[b"hushprice"])
-    return found
-
-
-def _outcomes(file: Path, cell: Cell) -> Outcomes:
-    """What a file holds; a ValueError if it is not of this cell or not whole."""
+def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, str]:
+    """What a file holds, and what made it; a ValueError if it is not of this cell or not whole."""
     table = pq.read_table(file, page_checksum_verification=True)
-    if json.loads((table.schema.metadata or {})[b"hushprice"])["key"] != cell.key:
+    told = json.loads((table.schema.metadata or {})[b"hushprice"])
+    if told["key"] != cell.key:
         raise ValueError("another cell's results")
     columns = {name: table[name].to_numpy() for name in NUMBERS}
     paths = np.array(table["path"].to_pylist(), dtype=np.float64).reshape(table.num_rows, -1)
     if paths.shape[1] != len(cell.work.checkpoints) or not np.isfinite(paths).all():
         raise ValueError("paths of another length")
-    return {
+    outcomes = {
         int(i): Outcome(paths[row], *(float(columns[name][row]) for name in NUMBERS))
         for row, i in enumerate(table["replication"].to_pylist())
     }
+    return outcomes, told["revision"]
 
 
 def _write(folder: Path, cell: Cell, outcomes: Mapping[int, Outcome]) -> Path:
