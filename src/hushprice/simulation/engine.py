@@ -23,7 +23,10 @@ CONTEXTS, DEMAND, EXPLORATION, PRIVACY, CHOICES, POLICY = range(6)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one replication leaves behind: the regret path at the checkpoints and four numbers."""
+    """What one replication leaves behind: the regret path at the checkpoints and four numbers.
+
+    Seconds are the process's own (CPU time), so that a busy machine does not make a policy look slow.
+    """
 
     path: Array
     revenue: float
@@ -55,7 +58,7 @@ def replicate(
     trace: Trace | None = None,
 ) -> Outcome:
     """Run one replication. Memory does not grow with the horizon but for what the policy itself records."""
-    began = time.perf_counter()
+    began = time.process_time()
     seeds = streams(seed, replication)
     contexts, demand, exploration, choices = (
         np.random.Generator(np.random.PCG64(seeds[k])) for k in (CONTEXTS, DEMAND, EXPLORATION, CHOICES)
@@ -79,4 +82,4 @@ def replicate(
         if trace is not None:
             trace.prices[done : done + n], trace.y[done : done + n] = prices, block.y
         done += n
-    return Outcome(path, revenue, explored / horizon, time.perf_counter() - began)
+    return Outcome(path, revenue, explored / horizon, time.process_time() - began)
