@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 KERNELS := $(wildcard src/hushprice/kernels/*.py)
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test paper lint bench clean
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 8
 
@@ -13,6 +13,10 @@ demo: .venv/.base .venv/.kernels  ## compare policies on embedded defaults: a ta
 
 test: .venv/.dev .venv/.kernels lint  ## lint, types, layers and all tests
 	$(BIN)/pytest -n 2 --dist worksteal
+
+paper: .venv/.base .venv/.kernels  ## the paper's figures and tables, quickly: a page in hushprice-results/paper-quick/
+	$(BIN)/hushprice paper run all --scale quick
+	$(BIN)/hushprice paper report --scale quick
 
 lint: .venv/.dev  ## style, types and layers
 	$(BIN)/ruff format --check .

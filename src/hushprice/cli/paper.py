@@ -18,7 +18,7 @@ from hushprice.cli.options import AsCsv, AsJson, Engine, Workers
 from hushprice.cli.show import Output
 from hushprice.cli.working import Estimate, Most, Out, StoreFolder, compute, folder, write_rows, write_text
 from hushprice.errors import InvalidInput
-from hushprice.paper import Made, Paper, Verdict, report
+from hushprice.paper import Made, Paper, report
 from hushprice.paper.report import duration
 from hushprice.simulation import csv_text
 from hushprice.simulation.results import without_nan
@@ -106,7 +106,7 @@ def run(
     elif output is Output.CSV:
         typer.echo(csv_text([verdict.row() for verdict in told]), nl=False)
     else:
-        _show(console, told)
+        _show(console, paper, made)
     if any(paper.synthetic(item) for item in items):
         console.print("Auto loans: [bold]synthetic stand-in[/bold], not the real file (--loan-file).")
     console.print(f"Pictures and tables are in [bold]{escape(str(place))}/[/bold].")
@@ -166,23 +166,29 @@ def _write(one: Made, place: Path, *, paths: bool = True) -> None:
     write_rows(place / f"{name}-verdicts.csv", [verdict.row() for verdict in one.verdicts])
 
 
-def _show(console: Console, told: Sequence[Verdict]) -> None:
-    """Verdicts as a table."""
+def _show(console: Console, paper: Paper, made: Sequence[Made]) -> None:
+    """Verdicts as a table, item by item."""
     table = Table(title="Published numbers and ours", title_justify="left")
-    for heading in ("item", "what"):
-        table.add_column(heading, overflow="fold")
+    table.add_column("what", overflow="fold")
     for heading in ("ours", "paper", "in se", "in %"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict")
-    for verdict in told:
-        tone = TONES.get(verdict.verdict, "")
-        word = verdict.why if verdict.verdict in ("faster", "slower") else verdict.verdict
-        table.add_row(
-            verdict.item, verdict.what, verdict.ours, verdict.paper,
-            "" if verdict.z is None else f"{verdict.z:+.1f}",
-            "" if verdict.percent is None else f"{verdict.percent:+.1f}",
-            f"[{tone}]{word}[/{tone}]" if tone else word,
-        )  # fmt: skip
+    for one in made:
+        if one.verdicts:
+            made_up = " (synthetic stand-in)" if paper.synthetic(one.item) else ""
+            table.add_row(f"[bold]{one.item.name}{made_up}[/bold]", "", "", "", "", "")
+        for i, verdict in enumerate(one.verdicts, 1):
+            tone = TONES.get(verdict.verdict, "red")
+            word = verdict.why if verdict.verdict in ("faster", "slower") else verdict.verdict
+            table.add_row(
+                verdict.what,
+                verdict.ours.replace(" (synthetic)", ""),
+                verdict.paper,
+                "" if verdict.z is None else f"{verdict.z:+.1f}",
+                "" if verdict.percent is None else f"{verdict.percent:+.1f}",
+                f"[{tone}]{word}[/{tone}]",
+                end_section=i == len(one.verdicts),
+            )
     console.print(table)
 
 

@@ -76,7 +76,7 @@ class Store:
         """Keep some replications of a cell; when none is missing any more, its files become one."""
         _write(self._place(cell), cell, outcomes)
         files = self._files(cell)
-        if len(files) > 1:
+        if len(files) > 1 and sum(_span(file) for file in files) >= cell.replications:
             everything = self.read(cell)
             if all(i in everything for i in range(cell.replications)):
                 whole = _write(self._place(cell), cell, everything)
@@ -93,6 +93,12 @@ class Store:
 
     def _files(self, cell: Cell) -> list[Path]:
         return sorted(self._place(cell).glob("*.parquet"))
+
+
+def _span(file: Path) -> int:
+    """How many replications a file may hold, by its name."""
+    first, _, last = file.stem.partition("-")
+    return int(last) - int(first) + 1 if first.isdigit() and last.isdigit() else 0
 
 
 def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, str]:
