@@ -283,3 +283,29 @@ def test_best_fixed_price_is_the_best_of_a_grid() -> None:
     grid = np.linspace(0, 3, 601)
     values = [market.family.revenue(p, a, b).mean() for p in grid]
     assert market.best_fixed_price() == pytest.approx(grid[int(np.argmax(values))], abs=0.006)
+
+
+def test_a_worker_that_dies_is_told() -> None:
+    """Killed as a machine out of memory would kill it."""
+    program = """
+import threading, time
+import psutil
+import hushprice as hp
+
+def kill():
+    while True:
+        time.sleep(0.05)
+        for worker in psutil.Process().children():
+            if any("popen_loky" in word for word in worker.cmdline()):
+                worker.kill()
+                return
+
+threading.Thread(target=kill, daemon=True).start()
+policy = hp.policies.SemiMyopic(family="logistic", dim=9, prices=(0, 3))
+try:
+    hp.simulate(policy, hp.markets.s1(dim=9), horizon=400_000, replications=20, workers=2)
+except hp.HushpriceError as problem:
+    print("told:", problem)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout.startswith("told: A worker process died"), done.stderr

@@ -12,6 +12,11 @@ from hushprice.paper.verdicts import Verdict
 from hushprice.plots import Picture, Section, Table, markdown, page
 from hushprice.studies import Store, processes
 
+READING = (
+    "A number agrees when it lies within 3 standard errors (se) of the paper's (both have one: ours from the jackknife "
+    "over the n replications, the paper's as of 500 replications and its rounding), is close within 5%, and differs "
+    "otherwise. Computing times are CPU seconds of one replication on one core of this machine."
+)
 SYNTHETIC = (
     "The auto loan file may not be passed on. These results are of a SYNTHETIC stand-in, made so that the published "
     "facts hold; its regrets are not those of real customers. With the real file: --loan-file FILE."
@@ -43,9 +48,6 @@ def report(paper: Paper, made: Sequence[Made], store: Store, *, command: str, wo
     lead = (
         f"{len(made)} figures and tables of Zhao, Jiang and Yu, {paper.study.title}, at scale {paper.scale}.",
         f"Made by: {command} (hushprice {', '.join(revisions) or 'without simulations'}).",
-        "A number agrees when it lies within 3 standard errors of the paper's (both have one: ours from the jackknife "
-        "over replications, the paper's as of 500 replications and its rounding), is close within 5%, and differs "
-        "otherwise. Computing times are of one replication on one core of this machine.",
     )
     return Report("The paper, reproduced", lead, sections)
 
@@ -56,7 +58,7 @@ def _overview(made: Sequence[Made]) -> Section:
     counts = Counter(verdict.verdict for verdict in everything)
     told = ", ".join(f"{n} {word}" for word, n in counts.most_common())
     unfinished = [f"{one.item.name} ({len(one.found)} of {one.wanted} cells)" for one in made if _partial(one)]
-    text = [f"{len(everything)} published numbers and comparisons: {told}."]
+    text = [f"{len(everything)} published numbers and comparisons: {told}.", READING]
     if unfinished:
         text.append(f"Not finished: {', '.join(unfinished)}.")
     differ = [verdict for verdict in everything if verdict.verdict in ("differs", "fails", "slower")]
@@ -100,14 +102,20 @@ def _table(told: Sequence[Verdict], caption: str, *, item: bool = False) -> Tabl
             "what": verdict.what,
             "ours": verdict.ours,
             "paper": verdict.paper,
-            "difference, se": None if verdict.z is None else f"{verdict.z:+.1f}",
-            "difference, %": None if verdict.percent is None else f"{verdict.percent:+.1f}",
-            "replications": verdict.replications,
+            "difference": _difference(verdict),
+            "n": verdict.replications,
             "verdict": verdict.verdict,
             "why": verdict.why,
         }
         rows.append(row)
     return Table(rows, caption, status_column="verdict")
+
+
+def _difference(verdict: Verdict) -> str:
+    """In percent of the paper's number, and in standard errors."""
+    parts = [] if verdict.percent is None else [f"{verdict.percent:+.1f}%"]
+    parts += [] if verdict.z is None else [f"{verdict.z:+.1f} se"]
+    return ", ".join(parts)
 
 
 def _slips(paper: Paper) -> Section:

@@ -7,6 +7,7 @@ The paper's number is taken to have the standard error of 500 such replications,
 
     agrees           |z| <= 3, or as far as is as sure by the t distribution when there are few replications
     close            within 5%
+    too few          a spread of less than 100 replications
     differs          neither; ``why`` says why
     faster, slower   computing time, on another machine
     holds, fails     a comparison, cell by cell
@@ -33,6 +34,7 @@ Pairs = list[tuple[Result, Result]]
 GROUPS = 20  # of replications, for the jackknife
 NEAR = 0.05  # a relative difference that is close
 SURE = 3.0  # standard errors that make a difference
+ENOUGH = 100  # replications for a spread, which a few of them decide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +102,8 @@ OF_PAIRS: dict[str, Callable[[Pairs], float]] = {
     "difference": lambda pairs: float(np.mean([a.regret.mean() - b.regret.mean() for a, b in pairs])),
     "seconds-ratio": lambda pairs: float(_seconds(pairs).mean()),
 }
-RANGES: dict[str, Callable[[Pairs], Array]] = {
-    "saving-range": lambda pairs: 100.0 * (1.0 - _ratios(pairs)),
-    "seconds-ratio-range": _seconds,
-}
+RANGES = {"saving-range": "saving", "seconds-ratio-range": "seconds-ratio"}
+"""Claims about every pair of cells, by the statistic of one pair."""
 
 
 def jackknife(statistic: Callable[[Sequence[Result]], float], cells: Sequence[Result]) -> tuple[float, float, int]:
@@ -191,13 +191,15 @@ def number_verdict(entry: Mapping[str, Any], found: Found, published: int) -> Ve
         if not pairs:
             return None
         if name in RANGES:
-            return _range_verdict(told, RANGES[name](pairs), pairs, entry.get("why", ""))
+            return _range_verdict(told, OF_PAIRS[RANGES[name]], pairs, entry.get("why", ""))
         flat = [result for pair in pairs for result in pair]
         scale = entry.get("scale", 1.0)
         value, se, n = jackknife(lambda some: scale * OF_PAIRS[name](_folded(some)), flat)
     else:
         raise unknown("statistic", name, [*OF_CELLS, *OF_PAIRS, *RANGES])
     z, percent, verdict = judge(value, se, n, text, published)
+    if name == "sd" and n < ENOUGH:
+        verdict = "too few"
     why = entry.get("why", "") if verdict == "differs" else ""
     return Verdict(
         **told, ours=shown(value, text), replications=n, se=_known(se), z=z, percent=percent, verdict=verdict, why=why
@@ -219,14 +221,25 @@ def _time_verdict(told: Mapping[str, Any], value: float, n: int, theirs: float) 
     return Verdict(**told, ours=f"{value:.3g}", replications=n, verdict=word, why=why)
 
 
-def _range_verdict(told: Mapping[str, Any], values: Array, pairs: Pairs, why: str) -> Verdict:
+def _range_verdict(told: Mapping[str, Any], statistic: Callable[[Pairs], float], pairs: Pairs, why: str) -> Verdict:
+    """Whether every pair of cells lies in the range, or no further from it than chance may put it."""
     low, high = (float(part) for part in told["paper"].split(" to "))
-    inside = int(np.count_nonzero((values >= low) & (values <= high)))
-    n = min(result.replications for pair in pairs for result in pair)
-    verdict = "agrees" if inside == len(values) else "close" if 2 * inside > len(values) else "differs"
-    ours = f"{values.min():.3g} to {values.max():.3g}"
-    counted = f"{inside} of {len(values)} cells in the range."
-    return Verdict(**told, ours=ours, replications=n, verdict=verdict, why=f"{counted} {why}" if why else counted)
+    values, inside, least = [], 0, 10**9
+    for pair in pairs:
+        value, se, n = jackknife(lambda some: statistic(_folded(some)), pair)
+        reach = 0.0 if math.isnan(se) else sure(n) * se
+        inside += low - reach <= value <= high + reach
+        values.append(value)
+        least = min(least, n)
+    verdict = "agrees" if inside == len(pairs) else "close" if 2 * inside > len(pairs) else "differs"
+    counted = f"{inside} of {len(pairs)} cells in the range, give or take 3 standard errors."
+    return Verdict(
+        **told,
+        ours=f"{min(values):.3g} to {max(values):.3g}",
+        replications=least,
+        verdict=verdict,
+        why=f"{counted} {why}".rstrip() if verdict != "agrees" else "",
+    )
 
 
 def claim_verdict(entry: Mapping[str, Any], found: Found) -> Verdict | None:

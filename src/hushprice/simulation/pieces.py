@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 
@@ -38,7 +39,12 @@ def run_pieces(
     task = joblib.delayed(_task)
     with _engine(engine):
         parallel = joblib.Parallel(n_jobs=workers_of(workers), return_as="generator_unordered")
-        yield from parallel(task(i, piece) for i, piece in enumerate(pieces))
+        try:
+            yield from parallel(task(i, piece) for i, piece in enumerate(pieces))
+        except BrokenProcessPool:
+            raise HushpriceError(
+                "A worker process died, for want of memory perhaps. Try again with fewer workers."
+            ) from None
 
 
 def _task(i: int, piece: Piece) -> tuple[int, list[Outcome]]:
