@@ -165,6 +165,7 @@ def everything() -> None:
     bounds.supcb()
     greedy()
     private.private()
+    private.loan_noise()
     memory()
 
 

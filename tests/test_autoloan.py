@@ -15,11 +15,12 @@ import statsmodels.api as sm
 
 import hushprice as hp
 from hushprice import checks, markets
-from hushprice.errors import HushpriceError, InvalidInput
+from hushprice.errors import InvalidInput
 from hushprice.estimation import design, fit
 from hushprice.markets import autoloan, loans, write_standin
 from hushprice.markets import standin as recipes
-from hushprice.markets.autoloan import NAME, PUBLISHED, SYNTHETIC, contexts_over_means, loan_price, read_columns
+from hushprice.markets.autoloan import NAME, PUBLISHED, SYNTHETIC, contexts_over_means, loan_price
+from hushprice.markets.loanfile import read_columns
 
 module = importlib.import_module("hushprice.markets.autoloan")  # the package has a function of that name
 
@@ -279,12 +280,6 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         autoloan(file=tmp_path)
     with pytest.raises(InvalidInput, match="cannot be written"):
         write_standin(tmp_path / "no" / "loans.csv")
-
-
-def test_pyarrow_is_asked_for(csv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(HushpriceError, match="pip install pyarrow"):
-        loans(csv)
 
 
 # -- the market -----------------------------------------------------------------------------------------------

@@ -7,37 +7,37 @@ and write the numbers anew: ``python -m tests.test_numbers``.
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 import hushprice as hp
+from hushprice.paper import Paper
+from hushprice.simulation import Simulated
+from hushprice.studies import market_from, policy_from
 from hushprice.studies.spec import NUMBERS
 from tests.conftest import make_policy
 
 KEPT = Path(__file__).parent / "numbers.json"
-WORLDS = ("s1", "s2", "wide", "a1", "a2")
+T = 700
 
 
 def numbers() -> dict[str, float]:
-    """Regret of one short replication of every policy in S1, and of ETC in the other markets."""
-    found = {}
-    for name in hp.policies.REGISTRY:
-        policy = make_policy(name, dim=2)
-        found[f"{name} in s1"] = _regret(policy, hp.markets.s1(dim=2))
-    for world in WORLDS:
-        market = hp.markets.build(world, dim=2, horizon=700)
-        found[f"etc in {world}"] = _regret(make_policy("etc", dim=2), market)
-    loans = hp.markets.autoloan(public=0.1)
-    policy = hp.policies.ETCLDPMixed(
-        family=hp.Logistic(), dim=5, prices=(0, 10), horizon=700, epsilon=4.0, z_max=loans.z_max()
-    )
-    found["etc-ldp-mixed in autoloan"] = _regret(policy, loans)
+    """Regret of one short replication: of every policy in S1, and of every policy of the paper in its market."""
+    found = {f"{name} in s1": _regret(make_policy(name, dim=2), hp.markets.s1(dim=2)) for name in hp.policies.REGISTRY}
+    for run in Paper(scale="full").study.runs.values():
+        for world, word in product(run.market, run.policies.values()):
+            market = market_from(world, dim=min(run.dims) if run.dims else None, horizon=T)
+            found[f"{word} in {world}"] = _regret(policy_from(word, market, T), market)
+    for world in ("wide", "lower-bound"):
+        market = market_from(world, dim=2, horizon=T)
+        found[f"etc in {world}"] = _regret(policy_from("etc", market, T), market)
     return found
 
 
-def _regret(policy: hp.policies.Policy, market: hp.Market) -> float:
-    return float(hp.simulate(policy, market, horizon=700, replications=1, seed=3).regret[0])
+def _regret(policy: Simulated, market: hp.Market) -> float:
+    return float(hp.simulate(policy, market, horizon=T, replications=1, seed=3).regret[0])
 
 
 def test_the_same_words_give_the_same_numbers() -> None:

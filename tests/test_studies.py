@@ -109,9 +109,12 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ('"etc-doubling"', '"etc-dobling"', "Did you mean 'etc-doubling'?"),
         ('"etc-doubling"', '"etc-doubling:ridge"', "should read key=value"),
         ('["etc-doubling", "greedy"]', "[]", "needs policies"),
-        ("horizons = [500]", "horizons = [500, 500]", "different whole numbers"),
+        ("horizons = [500]", "horizons = [500, 500]", "names a number twice"),
         ("horizons = [500]", "horizons = [0]", "at least 1"),
-        ("horizons = [500]", "horizons = 500", "list of different whole numbers"),
+        ("horizons = [500]", "horizons = 500", "list of whole numbers"),
+        ("horizons = [500]", "horizons = [[500]]", "whole number"),
+        ('["etc-doubling", "greedy"]', '["greedy", "greedy"]', "named twice"),
+        ('["etc-doubling", "greedy"]', "[1]", "needs policies"),
         ("seed = 5", "seed = -1", "at least 0"),
         ("seed = 5", "sead = 5", "no key in study.toml called 'sead'"),
         ("replications = 6", "replications = 0", "at least 1"),
@@ -210,7 +213,9 @@ from hushprice import policies
 @dataclass(frozen=True, kw_only=True)
 class Outside(policies.ETCDoubling):
     name: ClassVar[str] = "outside"
-    def explore(self):
+    what = {}
+    @property
+    def how(self):
         return {}
 policies.register(Outside)
 """
@@ -218,14 +223,15 @@ policies.register(Outside)
 
     keys = []
     try:
-        for number in (1, 1, 2):
-            (tmp_path / "outside.py").write_text(code.format(number), encoding="utf-8")
+        for constant, number in ((1, 1), (1, 1), (1, 2), (2, 2)):
+            (tmp_path / "outside.py").write_text(code.format(constant, number), encoding="utf-8")
             load_policies(tmp_path / "outside.py")
             text = FILE.replace('"etc-doubling", "greedy"', '"outside"')
             keys.append(study(tmp_path, text).cells(["paths"])[0].key)
     finally:
         hp.policies.REGISTRY.pop("outside", None)
-    assert keys[0] == keys[1] != keys[2]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
 
 
 def test_results_are_those_of_simulate(tmp_path: Path) -> None:
@@ -299,6 +305,18 @@ def test_partial_results_are_those_from_the_first_on(tmp_path: Path) -> None:
     assert [file.name for file in (tmp_path / "store").rglob("*.parquet")] == ["0-5.parquet"]  # joined
 
 
+def test_joined_files_say_all_that_made_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell, store = study(tmp_path).cells()[0], Store(tmp_path / "store")
+    (outcomes,) = [found for _, found in hp.simulation.run_pieces([cell.work])]
+    for version, some in (("one", range(3)), ("two", range(3, 6))):
+        monkeypatch.setattr("hushprice.studies.store.revision", lambda version=version: version)
+        store.write(cell, {i: outcomes[i] for i in some})
+    assert len(list((tmp_path / "store").rglob("*.parquet"))) == 1
+    again = Store(tmp_path / "store")
+    assert again.result(cell) is not None
+    assert again.revisions([cell]) == ["one", "two"]
+
+
 def test_files_are_plain_parquet(tmp_path: Path) -> None:
     cell, store = study(tmp_path).cells()[0], Store(tmp_path / "store")
     result = compute([cell], store)[cell.key]
@@ -306,7 +324,7 @@ def test_files_are_plain_parquet(tmp_path: Path) -> None:
     table = pq.read_table(file)
     assert table.column_names == ["replication", "revenue", "exploration", "seconds", "path"]
     assert [row[-1] for row in table["path"].to_pylist()] == result.regret.tolist()
-    assert store.revisions([cell])[0].startswith(hp.__version__)
+    assert all(version.startswith(hp.__version__) for version in store.revisions([cell]))
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "foreign"])
@@ -383,6 +401,7 @@ def test_examples_are_studies(name: str) -> None:
     for scale in (None, "brief"):
         plan = Study.read(Path(__file__).parents[1] / "examples" / f"{name}.toml", scale=scale)
         cells = plan.cells()
+        assert scale is None or {cell.replications for cell in cells} == {4}
         shown = [p for picture in plan.pictures.values() for p in picture.panels]
         assert all(any(panel.chooses(cell) for cell in cells) for panel in shown)
 

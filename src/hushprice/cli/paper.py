@@ -16,16 +16,19 @@ from rich.table import Table
 from hushprice import plots
 from hushprice.cli.options import AsCsv, AsJson, Engine, Workers
 from hushprice.cli.show import Output
-from hushprice.cli.working import Estimate, Most, Out, StoreFolder, compute, folder, write_rows, write_text
+from hushprice.cli.working import Estimate, Most, Out, StoreFolder, compute, folder, tell_damage, write_rows, write_text
 from hushprice.errors import InvalidInput
 from hushprice.paper import Made, Paper, report
-from hushprice.paper.report import duration
+from hushprice.plots import duration
+from hushprice.plots.page import TONES
 from hushprice.simulation import csv_text
 from hushprice.simulation.results import without_nan
 from hushprice.studies import Cell, Left, Store, cell_rows, outstanding, path_rows, processes, results
 
 app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's figures and tables.", rich_markup_mode="rich")
-TONES = {"agrees": "green", "holds": "green", "faster": "green", "close": "yellow", "differs": "red", "fails": "red"}
+COLOURS = {
+    word: colour for tone, colour in (("good", "green"), ("near", "yellow"), ("bad", "red")) for word in TONES[tone]
+}
 
 
 class Scale(StrEnum):
@@ -140,7 +143,9 @@ def report_command(
         )
     kept = Store(where)
     made = [paper.make(item, results(paper.cells(item), kept, partial=True), partial=True) for item in items]
-    command = f"hushprice paper run {' '.join(names or ['all'])} --scale {scale.value}"
+    command = " ".join(["hushprice paper run", *(names or ["all"]), "--scale", scale.value])
+    command += "" if replications is None else f" --replications {replications}"
+    command += "" if loan_file is None else f" --loan-file {loan_file.name}"
     told = report(paper, made, kept, command=command)
     target = place / ("README.md" if markdown else "report.html")
     write_text(target, told.markdown() if markdown else told.html())
@@ -148,6 +153,7 @@ def report_command(
         for one in made:
             _write(one, place, paths=False)
     console = Console()
+    tell_damage(console, kept)
     missing = [one.item.name for one in made if len(one.found) < one.wanted]
     if missing:
         console.print(f"[yellow]Not all there yet: {', '.join(missing)}.[/yellow]", highlight=False)
@@ -178,11 +184,11 @@ def _show(console: Console, paper: Paper, made: Sequence[Made]) -> None:
             made_up = " (synthetic stand-in)" if paper.synthetic(one.item) else ""
             table.add_row(f"[bold]{one.item.name}{made_up}[/bold]", "", "", "", "", "")
         for i, verdict in enumerate(one.verdicts, 1):
-            tone = TONES.get(verdict.verdict, "red")
+            tone = COLOURS.get(verdict.verdict, "default")
             word = verdict.why if verdict.verdict in ("faster", "slower") else verdict.verdict
             table.add_row(
                 verdict.what,
-                verdict.ours.replace(" (synthetic)", ""),
+                verdict.ours,
                 verdict.paper,
                 "" if verdict.z is None else f"{verdict.z:+.1f}",
                 "" if verdict.percent is None else f"{verdict.percent:+.1f}",

@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hushprice.errors import HushpriceError, InvalidInput
-from hushprice.paper.report import duration
+from hushprice.plots import duration
 from hushprice.simulation import csv_text
-from hushprice.studies import Cell, Left, Store, execute, outstanding, pilots, processes
+from hushprice.studies import Cell, Store, execute, outstanding, pilots, processes
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for pictures and tables.")]
 StoreFolder = Annotated[
@@ -53,13 +53,13 @@ def write_text(path: Path, text: str) -> None:
 
 def compute(
     console: Console, cells: Sequence[Cell], store: Store, *, workers: int, engine: str | None, estimate: bool = False
-) -> list[Left]:
+) -> None:
     """Compute what is missing of these cells, or with ``estimate`` only say how long that will take."""
     left = [item for item in outstanding(cells, store) if item.missing]
-    _tell_damage(console, store)
+    tell_damage(console, store)
     if not left:
         console.print("Everything is there already: nothing to compute.", highlight=False)
-        return []
+        return
     try:
         if first := pilots(left):
             with _bar(console, "timing one replication of each", len(first), float(len(first))) as advance:
@@ -79,10 +79,10 @@ def compute(
             f"\nStopped. What was done is kept in {escape(str(store.folder))}: the same command goes on from there."
         )
         raise typer.Exit(130) from None
-    return left
 
 
-def _tell_damage(console: Console, store: Store) -> None:
+def tell_damage(console: Console, store: Store) -> None:
+    """Name the files that could not be read."""
     for file in store.damaged:
         console.print(
             f"[yellow]{escape(str(file))} is damaged; what it held is computed again.[/yellow]", highlight=False

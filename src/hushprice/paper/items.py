@@ -15,10 +15,10 @@ from hushprice.errors import unknown
 from hushprice.markets.autoloan import Loans, loans
 from hushprice.markets.standin import COVARIATES
 from hushprice.paper import verdicts
-from hushprice.paper.verdicts import Found, Verdict, chooser
+from hushprice.paper.verdicts import Verdict
 from hushprice.plots.page import Table
 from hushprice.plots.panels import figure, histogram
-from hushprice.studies import Cell, Panel, Picture, Study, draw, load_toml, picture_of
+from hushprice.studies import Cell, Choice, Found, Picture, Study, counted, draw, load_toml, picture_of
 
 SCALES = ("quick", "full")
 
@@ -32,7 +32,7 @@ class Item:
     title: str
     pictures: tuple[Picture, ...] = ()
     made: str | None = None  # the function that makes it, if it is not pictures of cells
-    panels: tuple[Panel, ...] = ()  # which cells it needs
+    choices: tuple[Choice, ...] = ()  # which cells it needs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Paper:
     scale: str = "quick"
     loan_file: Path | None = None
     replications: int | None = None  # at most so many a cell
-    _cells: dict[str, list[Cell]] = field(default_factory=dict)
+    _cells: dict[str, list[Cell]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.scale not in SCALES:
@@ -94,21 +94,25 @@ class Paper:
 
     def _item(self, name: str, given: Mapping[str, Any]) -> Item:
         like = self.data["items"][given["like"]] if "like" in given else given
+        known_keys = ("where", "title", "market", "like", "also", "pictures", "made")
+        if odd := [key for key in given if key not in known_keys]:
+            raise unknown(f"key of the item {name}", odd[0], known_keys)
         only = {"markets": [given["market"]]} if "market" in given else {}
         pictures = []
         for i, one in enumerate(like.get("pictures", ())):
             title = given["title"] + (f": {one['title']}" if "title" in one else "")
             plain = {"title": title, "panels": [panel | only for panel in one["panels"]]}
             pictures.append(picture_of(f"{name}-{i + 1}" if i else name, plain, self.study.runs, "the paper"))
-        panels = [panel for picture in pictures for panel in picture.panels]
-        panels += [chooser(e[part]) for e in self._entries(name) for part in ("of", "than") if part in e]
+        choices: list[Choice] = [panel for picture in pictures for panel in picture.panels]
+        choices += [Choice(**(more | only)) for more in like.get("also", ())]
+        choices += [Choice(**e[part]) for e in self._entries(name) for part in ("of", "than") if part in e]
         return Item(
             name=name,
             where=given["where"],
             title=given["title"],
             pictures=tuple(pictures),
             made=given.get("made"),
-            panels=tuple(panels),
+            choices=tuple(choices),
         )
 
     @cached_property
@@ -117,7 +121,8 @@ class Paper:
         return [*verdicts.spread_out(self.published["tables"]), *self.published["numbers"]]
 
     def _entries(self, item: str) -> list[dict[str, Any]]:
-        return [entry for entry in (*self.numbers, *self.published["claims"]) if entry["item"] == item]
+        told = (*self.numbers, *self.published["claims"], *self.published["growth"])
+        return [entry for entry in told if entry["item"] == item]
 
     def chosen(self, names: Sequence[str]) -> list[Item]:
         """Items by name; ``all`` is every one."""
@@ -130,10 +135,10 @@ class Paper:
         """The cells an item needs."""
         found = []
         for name in self.study.runs:
-            if any(name in panel.runs for panel in item.panels):
+            if any(name in choice.runs for choice in item.choices):
                 if name not in self._cells:
                     self._cells[name] = self.study.runs[name].cells()
-                found += [cell for cell in self._cells[name] if any(panel.chooses(cell) for panel in item.panels)]
+                found += [cell for cell in self._cells[name] if any(choice.chooses(cell) for choice in item.choices)]
         return found
 
     def make(self, item: Item, found: Found, *, partial: bool = False) -> Made:
@@ -160,23 +165,20 @@ class Paper:
     def verdicts(self, item: Item, found: Found) -> list[Verdict]:
         """Every published number of an item that can be told."""
         told: list[Verdict | None] = []
-        replications = self.published["replications"]
         for entry in self.numbers:
-            if entry["item"] == item.name:
-                simulated = "statistic" in entry
-                told.append(
-                    verdicts.number_verdict(entry, found, replications)
-                    if simulated
-                    else verdicts.fact_verdict(entry, self.loans if entry["fact"].startswith("loan") else None)
-                )
+            if entry["item"] == item.name and "facts" in entry:
+                told.append(verdicts.fact_verdict(entry, lambda: self.loans))
+            elif entry["item"] == item.name:
+                told.append(verdicts.number_verdict(entry, found, self.published["replications"]))
         told += [verdicts.claim_verdict(e, found) for e in self.published["claims"] if e["item"] == item.name]
+        for entry in self.published["growth"]:
+            if entry["item"] == item.name:
+                told += verdicts.growth_verdicts(entry, found)
         for entry in self.published["coefficients"]:
             if entry["item"] == item.name:
                 told += verdicts.coefficient_verdicts(entry, self.loans, COVARIATES)
-        known = [verdict for verdict in told if verdict is not None]
-        if self.synthetic(item):
-            known = [replace(verdict, ours=f"{verdict.ours} (synthetic)") for verdict in known]
-        return known
+        synthetic = self.synthetic(item)
+        return [replace(verdict, synthetic=synthetic) for verdict in told if verdict is not None]
 
 
 Maker = Callable[[Paper, Item, Found], tuple[dict[str, Figure], list[Table]]]
@@ -201,8 +203,7 @@ def _unknown_table(paper: Paper, item: Item, found: Found) -> tuple[dict[str, Fi
             row = rows.setdefault(f"{cell.label}, {what}", {"": f"{cell.label}, {what}"})
             sd = f" ({values.std(ddof=1):,.{digits}f})" if many else ""
             row[f"d = {result.dim}"] = f"{values.mean():,.{digits}f}{sd}"
-    counts = sorted({result.replications for _, result in found})
-    caption = f"Mean (sd) over {' to '.join(map(str, counts))} replications, S1, T = 490 000 unknown" if counts else ""
+    caption = f"Mean (sd) over {counted(r for _, r in found)} replications, S1, T = 490 000 unknown"
     return {}, [Table(list(rows.values()), caption)] if rows else []
 
 

@@ -9,17 +9,20 @@ from typing import Any
 
 from hushprice.paper.items import Made, Paper
 from hushprice.paper.verdicts import Verdict
-from hushprice.plots import Picture, Section, Table, markdown, page
-from hushprice.studies import Store, processes
+from hushprice.plots import Picture, Section, Table, duration, markdown, page
+from hushprice.studies import Store, counted, processes
 
 READING = (
-    "A number agrees when it lies within 3 standard errors (se) of the paper's (both have one: ours from the jackknife "
-    "over the n replications, the paper's as of 500 replications and its rounding), is close within 5%, and differs "
-    "otherwise. Computing times are CPU seconds of one replication on one core of this machine."
+    "A number agrees when it lies within 3 standard errors (se) of the paper's. Both have one: ours from the jackknife "
+    "over the n replications, the paper's as of 500 replications and its rounding; with few replications it takes "
+    "more, by Student's t. It is close within 5% and differs otherwise; with too few replications it may be neither. A "
+    "comparison holds when it is true of most cells and in none reversed beyond chance. Computing times are CPU "
+    "seconds of one replication on one core of this machine."
 )
 SYNTHETIC = (
     "The auto loan file may not be passed on. These results are of a SYNTHETIC stand-in, made so that the published "
-    "facts hold; its regrets are not those of real customers. With the real file: --loan-file FILE."
+    "facts hold and the regrets of ETC-Doubling and MLE-Cycle come out: that they agree is no evidence, and the other "
+    "regrets are not those of real customers. With the real file: --loan-file FILE."
 )
 
 
@@ -40,9 +43,9 @@ class Report:
         return markdown(self.title, self.lead, self.sections, link=lambda picture: f"{picture.name}.png")
 
 
-def report(paper: Paper, made: Sequence[Made], store: Store, *, command: str, workers: int = -1) -> Report:
+def report(paper: Paper, made: Sequence[Made], store: Store, *, command: str) -> Report:
     """Everything that was made. ``command`` is what made it."""
-    sections = [_overview(made), *(_section(one, paper) for one in made), _slips(paper), _cost(made, workers)]
+    sections = [_overview(made), *(_section(one, paper) for one in made), _slips(paper), _cost(made)]
     cells = [cell for one in made for cell, _ in one.found]
     revisions = store.revisions(cells)
     lead = (
@@ -55,15 +58,20 @@ def report(paper: Paper, made: Sequence[Made], store: Store, *, command: str, wo
 def _overview(made: Sequence[Made]) -> Section:
     """All verdicts, counted, and those that differ."""
     everything = [verdict for one in made for verdict in one.verdicts]
-    counts = Counter(verdict.verdict for verdict in everything)
-    told = ", ".join(f"{n} {word}" for word, n in counts.most_common())
+    real, made_up = ([v for v in everything if v.synthetic is kind] for kind in (False, True))
     unfinished = [f"{one.item.name} ({len(one.found)} of {one.wanted} cells)" for one in made if _partial(one)]
-    text = [f"{len(everything)} published numbers and comparisons: {told}.", READING]
+    text = [f"{len(real)} published numbers and comparisons: {_counts(real)}.", READING]
+    if made_up:
+        text.append(f"{len(made_up)} more of the auto loans: {_counts(made_up)}. {SYNTHETIC}")
     if unfinished:
         text.append(f"Not finished: {', '.join(unfinished)}.")
     differ = [verdict for verdict in everything if verdict.verdict in ("differs", "fails", "slower")]
     tables = [_table(differ, "Where we differ, and why", item=True)] if differ else []
     return Section("Summary", "summary", text=tuple(text), tables=tuple(tables))
+
+
+def _counts(told: Sequence[Verdict]) -> str:
+    return ", ".join(f"{n} {word}" for word, n in Counter(verdict.verdict for verdict in told).most_common())
 
 
 def _partial(one: Made) -> bool:
@@ -76,12 +84,12 @@ def _section(one: Made, paper: Paper) -> Section:
     if paper.synthetic(item):
         text.append(SYNTHETIC)
     if one.wanted:
-        counts = sorted({result.replications for _, result in one.found})
         spent = sum(float(result.seconds.sum()) for _, result in one.found)
-        many = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else "no"
-        text.append(
-            f"{len(one.found)} of {one.wanted} cells, {many} replications each, {duration(spent)} of computing."
-        )
+        cells = f"{len(one.found)} of {one.wanted} cells"
+        grid = [sorted({getattr(r, name) for _, r in one.found}) for name in ("dim", "horizon")]
+        d, T = (", ".join(f"{n:,}" for n in numbers) for numbers in grid)
+        many = counted(result for _, result in one.found)
+        text.append(f"{cells}, {many} replications each, {duration(spent)} of computing. d = {d}; T = {T}.")
     tables = list(one.tables)
     if one.verdicts:
         tables.append(_table(one.verdicts, "Published and ours"))
@@ -100,7 +108,7 @@ def _table(told: Sequence[Verdict], caption: str, *, item: bool = False) -> Tabl
         row: dict[str, Any] = {"item": verdict.item} if item else {}
         row |= {
             "what": verdict.what,
-            "ours": verdict.ours,
+            "ours": f"{verdict.ours} (synthetic)" if verdict.synthetic else verdict.ours,
             "paper": verdict.paper,
             "difference": _difference(verdict),
             "n": verdict.replications,
@@ -137,21 +145,8 @@ def cost_rows(made: Sequence[Made]) -> list[dict[str, Any]]:
     ]
 
 
-def _cost(made: Sequence[Made], workers: int) -> Section:
+def _cost(made: Sequence[Made]) -> Section:
     unique = {cell.key: float(result.seconds.sum()) for one in made for cell, result in one.found}
     spent = sum(unique.values())
-    text = (
-        f"{duration(spent)} of computing in all, about {duration(spent / processes(workers))} on this machine's cores."
-    )
+    text = f"{duration(spent)} of computing in all, about {duration(spent / processes(-1))} on this machine's cores."
     return Section("What it took", "cost", text=(text,), tables=(Table(cost_rows(made), "Computing, by item"),))
-
-
-def duration(seconds: float) -> str:
-    """Seconds in words.
-
-    >>> duration(42), duration(700), duration(9000)
-    ('42 s', '12 min', '2.5 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,40 +1,37 @@
 """Each published number with ours: the difference in standard errors, and a word for it.
 
-A statistic is computed from replications, its standard error by leaving out a twentieth of them at a time (jackknife).
-The paper's number is taken to have the standard error of 500 such replications, and that of its rounding:
+The paper's number is taken to have the standard error of 500 replications like ours, and that of its rounding:
 
-    z = (ours - paper) / sqrt(se^2 (1 + n / 500) + unit^2 / 12)
+    z = (ours - paper) / s,    s^2 = se^2 (1 + n / 500) + unit^2 / 12
 
-    agrees           |z| <= 3, or as far as is as sure by the t distribution when there are few replications
-    close            within 5%
-    too few          a spread of less than 100 replications
-    differs          neither; ``why`` says why
+    agrees           |z| <= 3, or what is as sure by Student's t, and that is not more than a tenth of the number
+    close            within 5%; of a claim about every cell: true of most
+    too few          neither, but there are too few replications to tell
+    differs          none of these; ``why`` says why
+    holds, fails     a comparison: lower in most cells, and in none higher beyond chance
     faster, slower   computing time, on another machine
-    holds, fails     a comparison, cell by cell
+    not judged       nothing to compare
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
-import numpy as np
-from scipy import stats
-
 from hushprice import markets
-from hushprice.errors import Array, InvalidInput, unknown
+from hushprice.errors import unknown
 from hushprice.markets.autoloan import Loans
-from hushprice.simulation import Result, fit_scaling
-from hushprice.studies import Cell, Panel
+from hushprice.paper.statistics import OF_CELLS, OF_PAIRS, RANGES, Pairs, folded, jackknife, lower, sure
+from hushprice.simulation import Result
+from hushprice.studies import Choice, Found
 
-Found = Sequence[tuple[Cell, Result]]
-Pairs = list[tuple[Result, Result]]
-GROUPS = 20  # of replications, for the jackknife
 NEAR = 0.05  # a relative difference that is close
-SURE = 3.0  # standard errors that make a difference
+COARSE = 0.1  # a relative uncertainty at which nothing can be said to agree
 ENOUGH = 100  # replications for a spread, which a few of them decide
+Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,95 +42,18 @@ class Verdict:
     what: str
     ours: str
     paper: str
+    verdict: str
+    value: float | None = None  # ours, where it is one number
     replications: int | None = None
     se: float | None = None
     z: float | None = None  # difference in standard errors
     percent: float | None = None  # difference in percent of the paper's
-    verdict: str
     why: str = ""
+    synthetic: bool = False  # of the stand-in for the auto loan data
 
     def row(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
-
-
-# --- statistics: of the cells chosen, and where there is a `than`, of them next to others ----------------------------
-
-
-def _one(cells: Sequence[Result]) -> Result:
-    if len(cells) != 1:
-        raise InvalidInput(f"A statistic of one cell was asked of {len(cells)}.")
-    return cells[0]
-
-
-def _sd(values: Array) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
-
-
-def path_slope(result: Result, offset: float) -> float:
-    """Slope of log(mean regret at t) - offset log log t in log t, over the checkpoints."""
-    t = result.checkpoints.astype(float)
-    response = np.log(result.path_mean()) - offset * np.log(np.log(t))
-    return float(np.polyfit(np.log(t), response, 1)[0])
-
-
-OF_CELLS: dict[str, Callable[[Sequence[Result], float], float]] = {
-    "mean": lambda cells, _: float(_one(cells).regret.mean()),
-    "sd": lambda cells, _: _sd(_one(cells).regret),
-    "seconds": lambda cells, _: float(_one(cells).seconds.mean()),
-    "seconds-sd": lambda cells, _: _sd(_one(cells).seconds),
-    "slope-d": lambda cells, offset: fit_scaling(cells, offset=offset).slope_d,
-    "slope-T": lambda cells, offset: fit_scaling(cells, offset=offset).slope_T,
-    "path-slope": lambda cells, offset: path_slope(_one(cells), offset),
-}
-
-
-def _ratios(pairs: Pairs) -> Array:
-    return np.array([a.regret.mean() / b.regret.mean() for a, b in pairs])
-
-
-def _seconds(pairs: Pairs) -> Array:
-    return np.array([a.seconds.mean() / b.seconds.mean() for a, b in pairs])
-
-
-OF_PAIRS: dict[str, Callable[[Pairs], float]] = {
-    "ratio": lambda pairs: float(_ratios(pairs).mean()),
-    "saving": lambda pairs: 100.0 * (1.0 - float(_ratios(pairs).mean())),
-    "difference": lambda pairs: float(np.mean([a.regret.mean() - b.regret.mean() for a, b in pairs])),
-    "seconds-ratio": lambda pairs: float(_seconds(pairs).mean()),
-}
-RANGES = {"saving-range": "saving", "seconds-ratio-range": "seconds-ratio"}
-"""Claims about every pair of cells, by the statistic of one pair."""
-
-
-def jackknife(statistic: Callable[[Sequence[Result]], float], cells: Sequence[Result]) -> tuple[float, float, int]:
-    """(value, standard error, replications) of a statistic; NaN for the error of one replication."""
-    n = min(result.replications for result in cells)
-    value = statistic(cells)
-    groups = min(GROUPS, n)
-    if groups < 3:
-        return value, math.nan, n
-    left_out = [statistic([_without(result, k, groups) for result in cells]) for k in range(groups)]
-    return value, math.sqrt((groups - 1) ** 2 / groups * float(np.var(left_out, ddof=1))), n
-
-
-def _without(result: Result, k: int, groups: int) -> Result:
-    keep = np.arange(result.replications) % groups != k
-    return replace(
-        result, paths=result.paths[keep], revenue=result.revenue[keep], exploration=result.exploration[keep],
-        seconds=result.seconds[keep],
-    )  # fmt: skip
-
-
-def paired(found: Found, of: Panel, than: Panel) -> Pairs:
-    """Cells at the same d and T."""
-    others = {(r.dim, r.horizon): r for cell, r in found if than.chooses(cell)}
-    return [
-        (r, others[r.dim, r.horizon]) for cell, r in found if of.chooses(cell) and (r.dim, r.horizon) in others
-    ]  # fmt: skip
-
-
-# --- verdicts ---------------------------------------------------------------------------------------------------------
 
 
 def parsed(text: str) -> tuple[float, float, float]:
@@ -147,10 +67,10 @@ def parsed(text: str) -> tuple[float, float, float]:
     return float(low), float(high or low), 10.0**-digits
 
 
-def sure(replications: int) -> float:
-    """The standard errors that are as unlikely to be exceeded as 3 are when there are plenty of replications."""
-    groups = min(GROUPS, replications)
-    return float(stats.t.isf(stats.norm.sf(SURE), groups - 1))
+def shown(value: float, text: str) -> str:
+    """Ours with a digit more than the paper's (as many from 1000 on), so that a difference can be seen."""
+    digits = len(text.partition("..")[0].partition(".")[2]) + 1
+    return f"{value:,.{max(digits - (abs(value) >= 1000), 0)}f}"
 
 
 def judge(value: float, se: float, n: int, text: str, published: int) -> tuple[float | None, float, str]:
@@ -159,80 +79,92 @@ def judge(value: float, se: float, n: int, text: str, published: int) -> tuple[f
     gap = min(value - low, 0.0) + max(value - high, 0.0)
     near = low if value < low else high
     percent = 100.0 * gap / abs(near) if near else math.inf
+    close = abs(percent) <= 100.0 * NEAR
     if math.isnan(se):
-        return None, percent, "close" if abs(percent) <= 100.0 * NEAR else "differs"
-    z = gap / math.sqrt(se**2 * (1.0 + n / published) + unit**2 / 12.0)
-    if abs(z) <= sure(n):
-        return z, percent, "agrees"
-    return z, percent, "close" if abs(percent) <= 100.0 * NEAR else "differs"
+        return None, percent, "close" if close else "too few"
+    s = math.sqrt(se**2 * (1.0 + n / published) + unit**2 / 12.0)
+    reach = sure(n) * s
+    if abs(gap) > reach:
+        return gap / s, percent, "close" if close else "differs"
+    coarse = reach > max(COARSE * abs(near), unit)
+    return gap / s, percent, "agrees" if not coarse else "close" if close else "too few"
 
 
-def shown(value: float, text: str) -> str:
-    """Ours with one digit more than the paper's, so that a difference can be seen."""
-    digits = len(text.partition("..")[0].partition(".")[2]) + 1
-    return f"{value:,.{max(digits - (abs(value) >= 1000), 0)}f}"
+def paired(found: Found, of: Choice, than: Choice) -> Pairs:
+    """Cells at the same d and T."""
+    others = {(r.dim, r.horizon): r for cell, r in found if than.chooses(cell)}
+    return [(r, others[r.dim, r.horizon]) for cell, r in found if of.chooses(cell) and (r.dim, r.horizon) in others]
 
 
-def number_verdict(entry: Mapping[str, Any], found: Found, published: int) -> Verdict | None:
+def number_verdict(entry: Entry, found: Found, published: int) -> Verdict | None:
     """The verdict on a number, or None while nothing has been simulated that it can be computed from."""
     text, name = entry["paper"], entry["statistic"]
     told = {"item": entry["item"], "what": entry["what"], "paper": text.replace("..", " to ")}
-    of = chooser(entry["of"])
-    if name in OF_CELLS:
-        cells = [result for cell, result in found if of.chooses(cell)]
-        offset = entry.get("offset", 0.0)
-        if not cells or (name.startswith("slope") and len(cells) < 3):
-            return None
-        value, se, n = jackknife(lambda some: OF_CELLS[name](some, offset), cells)
-        if name.startswith("seconds"):
-            return _time_verdict(told, value, n, float(text))
-    elif name in OF_PAIRS or name in RANGES:
-        pairs = paired(found, of, chooser(entry["than"]))
-        if not pairs:
-            return None
-        if name in RANGES:
-            return _range_verdict(told, OF_PAIRS[RANGES[name]], pairs, entry.get("why", ""))
-        flat = [result for pair in pairs for result in pair]
-        scale = entry.get("scale", 1.0)
-        value, se, n = jackknife(lambda some: scale * OF_PAIRS[name](_folded(some)), flat)
-    else:
-        raise unknown("statistic", name, [*OF_CELLS, *OF_PAIRS, *RANGES])
+    if name in RANGES:
+        pairs = paired(found, Choice(**entry["of"]), Choice(**entry["than"]))
+        return _range_verdict(told, OF_PAIRS[RANGES[name]], pairs, entry.get("why", "")) if pairs else None
+    computed = _computed(entry, found)
+    if computed is None or math.isnan(computed[0]):
+        return None
+    value, se, n = computed
+    if name.startswith("seconds") and "than" not in entry:
+        return _time_verdict(told, value, n, float(text), judged=name == "seconds")
     z, percent, verdict = judge(value, se, n, text, published)
-    if name == "sd" and n < ENOUGH:
+    if name == "sd" and n < ENOUGH and verdict != "agrees":
         verdict = "too few"
-    why = entry.get("why", "") if verdict == "differs" else ""
     return Verdict(
-        **told, ours=shown(value, text), replications=n, se=_known(se), z=z, percent=percent, verdict=verdict, why=why
+        **told,
+        value=value,
+        ours=shown(value, text),
+        replications=n,
+        se=None if math.isnan(se) else se,
+        z=z,
+        percent=percent,
+        verdict=verdict,
+        why=_why(entry) if verdict == "differs" else "",
     )
 
 
-def _folded(flat: Sequence[Result]) -> Pairs:
-    return [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
+def _computed(entry: Entry, found: Found) -> tuple[float, float, int] | None:
+    """(value, standard error, replications) of the statistic of an entry."""
+    name, of = entry["statistic"], Choice(**entry["of"])
+    if name in OF_CELLS:
+        cells = [result for cell, result in found if of.chooses(cell)]
+        if not cells or (name.startswith("slope") and len(cells) < 3):
+            return None
+        return jackknife(lambda some: OF_CELLS[name](some, entry.get("offset", 0.0)), cells)
+    if name not in OF_PAIRS:
+        raise unknown("statistic", name, [*OF_CELLS, *OF_PAIRS, *RANGES])
+    pairs = paired(found, of, Choice(**entry["than"]))
+    scale = entry.get("scale", 1.0)
+    flat = [result for pair in pairs for result in pair]
+    return jackknife(lambda some: scale * OF_PAIRS[name](folded(some)), flat) if flat else None
 
 
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
+def _why(entry: Entry) -> str:
+    """The reason given for a difference, or that there is none."""
+    return str(entry.get("why", "")) or "We do not know why."
 
 
-def _time_verdict(told: Mapping[str, Any], value: float, n: int, theirs: float) -> Verdict:
-    times = theirs / value if value > 0 else math.inf
-    word = "faster" if times >= 1.0 else "slower"
-    why = f"{times:,.0f} times {word}" if times >= 1.0 else f"{1.0 / times:,.1f} times slower"
-    return Verdict(**told, ours=f"{value:.3g}", replications=n, verdict=word, why=why)
+def _time_verdict(told: Entry, value: float, n: int, theirs: float, *, judged: bool) -> Verdict:
+    times = theirs / value if value > 0.0 else math.inf
+    word = "not judged" if not judged else "faster" if times >= 1.0 else "slower"
+    why = "" if not judged else f"{max(times, 1.0 / times):,.0f} times {word}"
+    return Verdict(**told, value=value, ours=f"{value:.3g}", replications=n, verdict=word, why=why)
 
 
-def _range_verdict(told: Mapping[str, Any], statistic: Callable[[Pairs], float], pairs: Pairs, why: str) -> Verdict:
+def _range_verdict(told: Entry, statistic: Callable[[Pairs], float], pairs: Pairs, why: str) -> Verdict:
     """Whether every pair of cells lies in the range, or no further from it than chance may put it."""
     low, high = (float(part) for part in told["paper"].split(" to "))
     values, inside, least = [], 0, 10**9
     for pair in pairs:
-        value, se, n = jackknife(lambda some: statistic(_folded(some)), pair)
+        value, se, n = jackknife(lambda some: statistic(folded(some)), pair)
         reach = 0.0 if math.isnan(se) else sure(n) * se
         inside += low - reach <= value <= high + reach
         values.append(value)
         least = min(least, n)
     verdict = "agrees" if inside == len(pairs) else "close" if 2 * inside > len(pairs) else "differs"
-    counted = f"{inside} of {len(pairs)} cells in the range, give or take 3 standard errors."
+    counted = f"{inside} of {len(pairs)} cells in the range, give or take chance."
     return Verdict(
         **told,
         ours=f"{min(values):.3g} to {max(values):.3g}",
@@ -242,95 +174,104 @@ def _range_verdict(told: Mapping[str, Any], statistic: Callable[[Pairs], float],
     )
 
 
-def claim_verdict(entry: Mapping[str, Any], found: Found) -> Verdict | None:
-    """The verdict on 'this is lower than that': cell by cell, on the same customers."""
-    pairs = paired(found, chooser(entry["of"]), chooser(entry["than"]))
+def claim_verdict(entry: Entry, found: Found) -> Verdict | None:
+    """The verdict on 'this is lower than that', cell by cell."""
+    pairs = paired(found, Choice(**entry["of"]), Choice(**entry["than"]))
+    return _comparison(entry["item"], entry["what"], pairs, entry.get("measure", "regret"), entry)
+
+
+def growth_verdicts(entry: Entry, found: Found) -> list[Verdict | None]:
+    """Whether regret grows with d, and slower than T, from each cell of a line to the next."""
+    of = Choice(**entry["of"])
+    chosen = [(cell, result) for cell, result in found if of.chooses(cell)]
+    by_d = _neighbours(chosen, lambda r: r.dim, lambda r: r.horizon)
+    by_T = [(b, a) for a, b in _neighbours(chosen, lambda r: r.horizon, lambda r: r.dim)]
+    return [
+        _comparison(entry["item"], "regret grows with d", by_d, "other customers", entry),
+        _comparison(entry["item"], "regret grows slower than T", by_T, "a round", entry),
+    ]
+
+
+def _neighbours(found: Found, along: Callable[[Result], int], fixed: Callable[[Result], int]) -> Pairs:
+    """Results next to each other in d or T, of one label."""
+    lines: dict[tuple[str, int], list[Result]] = {}
+    for cell, result in found:
+        lines.setdefault((cell.label, fixed(result)), []).append(result)
+    return [pair for line in lines.values() for pair in pairwise(sorted(line, key=along))]
+
+
+def _comparison(item: str, what: str, pairs: Pairs, measure: str, entry: Entry) -> Verdict | None:
     if not pairs:
         return None
-    lower, reversed_ = 0, 0
-    for a, b in pairs:
-        n = min(a.replications, b.replications)
-        one, other = (a.seconds, b.seconds) if entry.get("seconds") else (a.regret, b.regret)
-        gap = one[:n] - other[:n]
-        lower += gap.mean() < 0.0
-        reversed_ += n > 1 and gap.mean() > SURE * _sd(gap) / math.sqrt(n)
-    holds = reversed_ == 0 and 2 * lower > len(pairs)
-    beyond = f"{reversed_} beyond 3 standard errors the other way." if lower < len(pairs) else ""
-    why = " ".join(part for part in (beyond, "" if holds else entry.get("why", "")) if part)
+    compared = [lower(a, b, measure) for a, b in pairs]
+    below, reverse = (sum(pair[k] for pair in compared) for k in (0, 1))
+    holds = reverse == 0 and 2 * below > len(pairs)
+    beyond = f"Beyond chance the other way: {reverse}." if below < len(pairs) else ""
     return Verdict(
-        item=entry["item"],
-        what=entry["what"],
-        ours=f"in {lower} of {len(pairs)} cells",
+        item=item,
+        what=what,
+        ours=f"in {below} of {len(pairs)} cells",
         paper="yes",
         replications=min(r.replications for pair in pairs for r in pair),
         verdict="holds" if holds else "fails",
-        why=why,
+        why=" ".join(part for part in (beyond, "" if holds else _why(entry)) if part),
     )
 
 
-def fact_verdict(entry: Mapping[str, Any], loans: Loans | None) -> Verdict:
-    """The verdict on a number that needs no simulation."""
-    value = _facts(entry["fact"], loans)
-    _, _, unit = parsed(entry["paper"])
-    theirs = float(entry["paper"])
-    percent = 100.0 * (value - theirs) / theirs
-    same = abs(value - theirs) <= 0.5001 * unit
+def fact_verdict(entry: Entry, loans: Callable[[], Loans]) -> Verdict:
+    """The verdict on a number that needs no simulation; of a range, that ours lie in it."""
+    values = [_fact(name, loans) for name in entry["facts"]]
+    low, high, unit = parsed(entry["paper"])
+    told = {"item": entry["item"], "what": entry["what"], "paper": entry["paper"].replace("..", " to ")}
+    ours = " to ".join(shown(value, entry["paper"]) for value in values)
+    if len(values) > 1:
+        return Verdict(**told, ours=ours, verdict="holds" if low <= min(values) <= max(values) <= high else "fails")
+    percent = 100.0 * (values[0] - low) / low
+    same = abs(values[0] - low) <= 0.5001 * unit
     verdict = "agrees" if same else "close" if abs(percent) <= 100.0 * NEAR else "differs"
-    return Verdict(
-        item=entry["item"], what=entry["what"], ours=shown(value, entry["paper"]), paper=entry["paper"],
-        percent=percent, verdict=verdict, why="" if same else entry.get("why", ""),
-    )  # fmt: skip
+    why = _why(entry) if verdict == "differs" else ""
+    return Verdict(**told, value=values[0], ours=ours, percent=percent, verdict=verdict, why=why)
 
 
-def coefficient_verdicts(entry: Mapping[str, Any], loans: Loans, names: Sequence[str]) -> list[Verdict]:
-    """The fitted theta next to the published one; on the stand-in, which is drawn from that, it says whether the fit
-    recovers it."""
+def coefficient_verdicts(entry: Entry, loans: Loans, names: Sequence[str]) -> list[Verdict]:
+    """The fitted theta next to the published one; on the stand-in, drawn from it, whether a fit recovers it."""
     found = []
     texts = [*entry["alpha"], *entry["beta"]]
     labels = [f"{part} of {name}" for part in ("alpha", "beta") for name in names]
     for label, text, value, se in zip(labels, texts, loans.fitted.theta, loans.standard_errors, strict=True):
-        z = (value - float(text)) / math.sqrt(se**2 + parsed(text)[2] ** 2 / 12.0)
+        theirs, _, unit = parsed(text)
+        z = (value - theirs) / math.sqrt(se**2 + unit**2 / 12.0)
+        agrees = abs(z) <= sure(len(loans.z))
         found.append(
             Verdict(
                 item=entry["item"],
                 what=label,
+                value=float(value),
                 ours=f"{value:.3f}",
                 paper=text,
                 se=float(se),
                 z=float(z),
-                percent=100.0 * (value - float(text)) / abs(float(text)),
-                verdict="agrees" if abs(z) <= SURE else "differs",
+                percent=100.0 * (value - theirs) / abs(theirs),
+                verdict="agrees" if agrees else "differs",
+                why="" if agrees else _why(entry),
             )
         )
     return found
 
 
-def _facts(name: str, loans: Loans | None) -> float:
+def _fact(name: str, loans: Callable[[], Loans]) -> float:
     if name.startswith("s1-"):
         ends = markets.s1(dim=1).optimal_price([[1.0], [2.0]])  # the smallest and the largest context; any d is alike
         return float(ends.min() if name == "s1-lowest-price" else ends.max())
     if name == "s2-price":
         return float(markets.s2(dim=1).optimal_price([[1.0]])[0])
-    assert loans is not None
-    told = {
-        "loan-rows": "rows",
-        "loan-norm": "norm limit",
-        "loan-sensitivity": "sensitivity limit",
-        "loan-kept": "kept",
-        "loan-lowest-price": "lowest optimal price",
-        "loan-highest-price": "highest optimal price",
-    }
-    if name not in told:
-        raise unknown("fact", name, told)
-    return loans.facts()[told[name]]
+    facts = loans().facts()
+    if name not in facts:
+        raise unknown("fact", name, facts)
+    return facts[name]
 
 
-def chooser(chosen: Mapping[str, Any]) -> Panel:
-    """Which cells an entry is about."""
-    return Panel(panel="", **chosen)
-
-
-def spread_out(tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def spread_out(tables: Sequence[Entry]) -> list[dict[str, Any]]:
     """Tables of published numbers as one entry a number."""
     entries = []
     for table in tables:
@@ -338,13 +279,8 @@ def spread_out(tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for label, texts in table["values"].items():
             for dim, text in zip(table["dims"], texts, strict=True):
                 at = f", d = {dim}" if len(table["dims"]) > 1 else ""
-                entries.append(
-                    shared
-                    | {
-                        "paper": text,
-                        "what": f"{table['what']}, {label}{at}",
-                        "of": table["of"] | {"labels": [label], "dims": [dim]},
-                        "why": table.get("why", {}).get(label, ""),
-                    }
-                )
+                of = table["of"] | {"labels": [label], "dims": [dim]}
+                why = table.get("why", {}).get(label, "")
+                what = f"{table['what']}, {label}{at}"
+                entries.append(shared | {"paper": text, "what": what, "of": of, "why": why})
     return entries

@@ -2,7 +2,7 @@
 
 from hushprice.plots.figures import box_plots, check_file, overview, regret_paths, save
 from hushprice.plots.markdown import markdown
-from hushprice.plots.page import Picture, Section, Table, page
+from hushprice.plots.page import Picture, Section, Table, duration, page
 from hushprice.plots.panels import (
     PANELS,
     Cells,
@@ -26,6 +26,7 @@ __all__ = [
     "boxes",
     "check_file",
     "computation_time",
+    "duration",
     "figure",
     "fitted_lines",
     "growth",

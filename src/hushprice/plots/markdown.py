@@ -22,7 +22,7 @@ def markdown(title: str, lead: Sequence[str], sections: Sequence[Section], *, li
     """
     parts = [f"# {title}", *lead]
     for section in sections:
-        parts += [f"## {section.heading}", *section.text]
+        parts += [f"## {section.heading}", *section.paragraphs]
         parts += [part for table in section.tables for part in (f"{table.caption}:", _table(table))]
         parts += [f"![{_text(picture.alt)}]({link(picture)})" for picture in section.pictures]
         parts += [section.note] if section.note else []

@@ -22,7 +22,7 @@ LONG = 40  # characters from which a cell of a table is given room to read
 # The tone of a badge, by its word; other words get a plain one.
 TONES = {
     "good": ("agrees", "holds", "faster", "passes", "pass", "ok", "yes", "done"),
-    "near": ("close", "near", "partly", "warning"),
+    "near": ("close", "too few", "near", "partly", "warning"),
     "bad": ("differs", "fails", "slower", "fail", "no", "missing", "error"),
 }
 
@@ -65,6 +65,11 @@ class Section:
     pictures: Sequence[Picture] = ()
     tables: Sequence[Table] = ()
     note: str | None = None
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """Its text; one string is one paragraph."""
+        return [self.text] if isinstance(self.text, str) else list(self.text)
 
 
 def page(title: str, lead: str, sections: Sequence[Section]) -> str:
@@ -120,6 +125,17 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if 1e3 <= abs(value) < 1e12 else f"{value:,.4g}"
 
 
+def duration(seconds: float) -> str:
+    """Seconds in words.
+
+    >>> duration(42), duration(700), duration(9000)
+    ('42 s', '12 min', '2.5 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def _check(sections: Sequence[Section]) -> None:
     anchors = [section.anchor for section in sections]
     for anchor in anchors:
@@ -137,9 +153,8 @@ def _contents(sections: Sequence[Section]) -> list[str]:
 
 
 def _section(section: Section) -> list[str]:
-    text = [section.text] if isinstance(section.text, str) else section.text
     lines = [f'<section id="{escape(section.anchor)}">', f"<h2>{escape(section.heading)}</h2>"]
-    lines += [f"<p>{escape(paragraph)}</p>" for paragraph in text]
+    lines += [f"<p>{escape(paragraph)}</p>" for paragraph in section.paragraphs]
     lines += [line for table in section.tables for line in _table(table)]
     lines += [line for picture in section.pictures for line in _picture(picture)]
     if section.note:

@@ -25,7 +25,7 @@ CONTEXTS, DEMAND, EXPLORATION, PRIVACY, CHOICES, POLICY = range(6)
 class Outcome:
     """What one replication leaves behind: the regret path at the checkpoints and four numbers.
 
-    Seconds are the process's own (CPU time), so that a busy machine does not make a policy look slow.
+    Seconds are CPU time of its thread, so that a busy machine does not make a policy look slow.
     """
 
     path: Array
@@ -58,7 +58,7 @@ def replicate(
     trace: Trace | None = None,
 ) -> Outcome:
     """Run one replication. Memory does not grow with the horizon but for what the policy itself records."""
-    began = time.process_time()
+    began = time.thread_time()
     seeds = streams(seed, replication)
     contexts, demand, exploration, choices = (
         np.random.Generator(np.random.PCG64(seeds[k])) for k in (CONTEXTS, DEMAND, EXPLORATION, CHOICES)
@@ -82,4 +82,4 @@ def replicate(
         if trace is not None:
             trace.prices[done : done + n], trace.y[done : done + n] = prices, block.y
         done += n
-    return Outcome(path, revenue, explored / horizon, time.process_time() - began)
+    return Outcome(path, revenue, explored / horizon, time.thread_time() - began)

@@ -1,13 +1,15 @@
 """Studies: policies over a grid of markets, dimensions and horizons, as data; kept, resumed, drawn."""
 
 from hushprice.studies.execute import Left, execute, outstanding, pilots, processes, results
-from hushprice.studies.pictures import cell_rows, draw, path_rows, rehearse
-from hushprice.studies.spec import Cell, Panel, Picture, Run, Study, load_toml, picture_of
+from hushprice.studies.pictures import Found, cell_rows, counted, draw, path_rows, rehearse
+from hushprice.studies.spec import Cell, Choice, Panel, Picture, Run, Study, load_toml, picture_of
 from hushprice.studies.store import Store, revision
 from hushprice.studies.words import Setup, market_from, policy_from
 
 __all__ = [
     "Cell",
+    "Choice",
+    "Found",
     "Left",
     "Panel",
     "Picture",
@@ -16,6 +18,7 @@ __all__ = [
     "Store",
     "Study",
     "cell_rows",
+    "counted",
     "draw",
     "execute",
     "load_toml",

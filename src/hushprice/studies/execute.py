@@ -8,10 +8,10 @@ they run, changes no number.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import joblib
 import numpy as np
 
 from hushprice.simulation import Piece, Result, run_pieces, workers_of
@@ -120,4 +120,4 @@ def results(cells: Iterable[Cell], store: Store, *, partial: bool = False) -> li
 
 def processes(workers: int) -> int:
     """How many processes that is on this machine."""
-    return (os.cpu_count() or 1) if workers_of(workers) == -1 else workers
+    return int(joblib.cpu_count()) if workers_of(workers) == -1 else workers

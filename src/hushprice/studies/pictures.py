@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -72,9 +72,13 @@ def _draw_panel(panel: Panel, cells: list[tuple[str, Result]], partial_results: 
 
 def _note(cells: Sequence[tuple[str, Result]]) -> str:
     """How many replications."""
-    counts = sorted({result.replications for _, result in cells})
-    many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{many} replications a cell; bars and bands: 3 standard errors"
+    return f"{counted(result for _, result in cells)} replications a cell; bars and bands: 3 standard errors"
+
+
+def counted(results: Iterable[Result]) -> str:
+    """How many replications: one number, or the least and the most."""
+    counts = sorted({result.replications for result in results})
+    return " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else "no"
 
 
 def cell_rows(found: Found) -> list[dict[str, Any]]:

@@ -30,11 +30,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from hushprice import markets
 from hushprice.errors import InvalidInput, positive_int, unknown
 from hushprice.markets import Market
 from hushprice.plots.panels import PANELS
-from hushprice.simulation import Piece, Simulated, check_pair, plain, rounds_of
-from hushprice.studies.words import market_from, policy_from
+from hushprice.simulation import Piece, check_pair, plain, rounds_of
+from hushprice.studies.words import check_words, market_from, policy_from, source_of, split
 
 Options = Mapping[str, Mapping[str, Any]]
 NUMBERS = 1
@@ -49,6 +50,7 @@ class Cell:
     label: str
     word: str
     work: Piece  # all its replications
+    source: str = ""  # a hash of code from outside the package; its own is covered by NUMBERS
 
     @property
     def replications(self) -> int:
@@ -68,7 +70,7 @@ class Cell:
             "numbers": NUMBERS,
             "policy": work.policy.name,
             "config": work.policy.config(),
-            "source": _source(work.policy),
+            "source": self.source,
             "market": work.market.name,
             "fingerprint": work.market.fingerprint(),
             "horizon": work.horizon,
@@ -82,22 +84,12 @@ class Cell:
         return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
 
 
-def _source(policy: Simulated) -> str:
-    """A hash of the code of a policy from outside the package; the package's own is covered by NUMBERS."""
-    usual = ("hushprice", "builtins", "abc", "typing")
-    foreign = [cls for cls in type(plain(policy)).__mro__ if cls.__module__.partition(".")[0] not in usual]
-    methods = [f for cls in foreign for f in vars(cls).values() if inspect.isfunction(f)]
-    files = sorted({Path(f.__code__.co_filename) for f in methods})
-    texts = [file.read_bytes() for file in files if file.is_file()]
-    return hashlib.sha256(b"".join(texts)).hexdigest() if texts else ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """A grid of cells: every policy at every d and T, in every market.
 
-    market: a word, or several; policies: words by label; dims: the market's own unless given; checkpoints: rounds at
-    which regret is kept, or how many; seed, replications: of every cell.
+    market: a word, or several; policies: words by label; dims: the market's own unless given; checkpoints: at how many
+    rounds regret is kept; seed, replications: of every cell.
     """
 
     name: str
@@ -119,16 +111,20 @@ class Run:
             raise InvalidInput(f"The run {self.name} needs a market such as 's1', or a list, got {self.market!r}.")
         put("market", tuple(worlds))
         words = self.policies
-        if isinstance(words, (list, tuple)):
-            words = {str(word): word for word in words}
+        if isinstance(words, (list, tuple)) and all(isinstance(word, str) for word in words):
+            check_words(words)
+            words = {word: word for word in words}
         if not isinstance(words, Mapping) or not words or not all(isinstance(w, str) for w in words.values()):
             raise InvalidInput(f"The run {self.name} needs policies: a list of words, or a table of label = word.")
         put("policies", dict(words))
         for name in ("horizons", "dims"):
             values = getattr(self, name)
-            if not isinstance(values, (list, tuple)) or len(set(values)) < len(values):
-                raise InvalidInput(f"{name} of the run {self.name} must be a list of different whole numbers.")
-            put(name, tuple(positive_int(f"{name} of the run {self.name}", v) for v in values))
+            if not isinstance(values, (list, tuple)):
+                raise InvalidInput(f"{name} of the run {self.name} must be a list of whole numbers, got {values!r}.")
+            numbers = tuple(positive_int(f"{name} of the run {self.name}", v) for v in values)
+            if len(set(numbers)) < len(numbers):
+                raise InvalidInput(f"{name} of the run {self.name} names a number twice: {values}.")
+            put(name, numbers)
         if not self.horizons:
             raise InvalidInput(f"The run {self.name} needs horizons, as in horizons = [10000].")
         for name, least in (("replications", 1), ("checkpoints", 1), ("seed", 0)):
@@ -150,24 +146,23 @@ class Run:
                 policy=policy, market=market, horizon=T, seed=self.seed, checkpoints=rounds_of(self.checkpoints, T),
                 replications=range(self.replications),
             )  # fmt: skip
-            found.append(Cell(run=self.name, label=label, word=word, work=work))
+            source = source_of(type(plain(policy)), markets.get(split(world)[0]))
+            found.append(Cell(run=self.name, label=label, word=word, work=work, source=source))
         return found
 
 
 @dataclass(frozen=True, kw_only=True)
-class Panel:
-    """A panel of a picture: its kind, and the cells it shows, by run, market, label, d and T (all unless named)."""
+class Choice:
+    """Some cells: those of the runs, and of these markets, labels, d and T where they are named."""
 
-    panel: str
     runs: Sequence[str]
     markets: Sequence[str] = ()
     labels: Sequence[str] = ()
     dims: Sequence[int] = ()
     horizons: Sequence[int] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     def chooses(self, cell: Cell) -> bool:
-        """Whether it shows this cell."""
+        """Whether this cell is one of them."""
         return (
             cell.run in self.runs
             and (not self.markets or cell.work.market.name in self.markets)
@@ -178,17 +173,20 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Panel(Choice):
+    """A panel of a picture: its kind, the cells it shows, and what else it takes."""
+
+    panel: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Picture:
     """Panels side by side."""
 
     name: str
     title: str
     panels: Sequence[Panel]
-
-    @property
-    def runs(self) -> list[str]:
-        """The runs it is drawn from."""
-        return list(dict.fromkeys(run for panel in self.panels for run in panel.runs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,13 +222,14 @@ class Study:
         _only(known, data, source)
         _scale_known(data, scale, source)
         common = {key: data[key] for key in ("seed", "replications", "checkpoints") if key in data}
-        common |= _table(_table(data, "scales", source), scale, source) if scale else {}
+        wide = _table(_table(data, "scales", source), scale, source) if scale else {}
         runs = {}
         for name, given in _table(data, "runs", source).items():
             if not isinstance(given, dict):
                 raise InvalidInput(f"runs.{name} in {source} must be a table: [runs.{name}].")
             own = {key: value for key, value in given.items() if key != "scales"}
-            merged = common | own | (_table(_table(given, "scales", source), scale, source) if scale else {})
+            narrow = _table(_table(given, "scales", source), scale, source) if scale else {}
+            merged = common | own | wide | narrow
             takes = [f.name for f in fields(Run) if f.name not in ("name", "options")]
             _only(takes, merged, f"the run {name} of {source}")
             if missing := [key for key in ("market", "policies", "horizons") if key not in merged]:

@@ -28,7 +28,7 @@ from hushprice.simulation import Outcome, Result
 from hushprice.studies.spec import Cell
 from hushprice.version import __version__
 
-NUMBERS = ("revenue", "exploration", "seconds")
+COLUMNS = ("revenue", "exploration", "seconds")
 Outcomes = dict[int, Outcome]
 
 
@@ -51,7 +51,7 @@ class Store:
             try:
                 outcomes, made_by = _outcomes(file, cell)
                 found |= outcomes
-                self._revisions.setdefault(cell.key, set()).add(made_by)
+                self._revisions.setdefault(cell.key, set()).update(made_by)
             except FileNotFoundError:  # joined with others meanwhile
                 return self.read(cell)
             except (OSError, ValueError, KeyError, pa.ArrowException):
@@ -74,12 +74,12 @@ class Store:
 
     def write(self, cell: Cell, outcomes: Outcomes) -> None:
         """Keep some replications of a cell; when none is missing any more, its files become one."""
-        _write(self._place(cell), cell, outcomes)
+        _write(self._place(cell), cell, outcomes, {revision()})
         files = self._files(cell)
         if len(files) > 1 and sum(_span(file) for file in files) >= cell.replications:
             everything = self.read(cell)
             if all(i in everything for i in range(cell.replications)):
-                whole = _write(self._place(cell), cell, everything)
+                whole = _write(self._place(cell), cell, everything, self._revisions[cell.key])
                 for file in files:
                     if file != whole:
                         file.unlink(missing_ok=True)
@@ -101,30 +101,30 @@ def _span(file: Path) -> int:
     return int(last) - int(first) + 1 if first.isdigit() and last.isdigit() else 0
 
 
-def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, str]:
+def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, list[str]]:
     """What a file holds, and what made it; a ValueError if it is not of this cell or not whole."""
     table = pq.read_table(file, page_checksum_verification=True)
     told = json.loads((table.schema.metadata or {})[b"hushprice"])
     if told["key"] != cell.key:
         raise ValueError("another cell's results")
-    columns = {name: table[name].to_numpy() for name in NUMBERS}
+    columns = {name: table[name].to_numpy() for name in COLUMNS}
     paths = np.array(table["path"].to_pylist(), dtype=np.float64).reshape(table.num_rows, -1)
     if paths.shape[1] != len(cell.work.checkpoints) or not np.isfinite(paths).all():
         raise ValueError("paths of another length")
     outcomes = {
-        int(i): Outcome(paths[row], *(float(columns[name][row]) for name in NUMBERS))
+        int(i): Outcome(paths[row], *(float(columns[name][row]) for name in COLUMNS))
         for row, i in enumerate(table["replication"].to_pylist())
     }
-    return outcomes, told["revision"]
+    return outcomes, told.get("revisions") or [told["revision"]]
 
 
-def _write(folder: Path, cell: Cell, outcomes: Mapping[int, Outcome]) -> Path:
+def _write(folder: Path, cell: Cell, outcomes: Mapping[int, Outcome], revisions: set[str]) -> Path:
     """One Parquet file, written aside and moved into place."""
     order = sorted(outcomes)
     columns: dict[str, Any] = {"replication": pa.array(order, pa.int64())}
-    columns |= {name: pa.array([getattr(outcomes[i], name) for i in order], pa.float64()) for name in NUMBERS}
+    columns |= {name: pa.array([getattr(outcomes[i], name) for i in order], pa.float64()) for name in COLUMNS}
     columns["path"] = pa.array([outcomes[i].path for i in order], pa.list_(pa.float64()))
-    told = {"key": cell.key, "revision": revision(), "word": cell.word, "content": cell.content}
+    told = {"key": cell.key, "revisions": sorted(revisions), "word": cell.word, "content": cell.content}
     table = pa.table(columns).replace_schema_metadata({"hushprice": json.dumps(told)})
     target = folder / f"{order[0]}-{order[-1]}.parquet"
     aside = target.with_name(f".{target.name}.{os.getpid()}")

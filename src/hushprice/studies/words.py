@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import inspect
 import math
@@ -160,6 +161,44 @@ def load_policies(file: Path | None) -> None:
         raise InvalidInput(f"{file} failed to load: {type(problem).__name__}: {problem}") from problem
     finally:
         del sys.modules[spec.name]
+    _loaded[spec.name] = _beside(file)
+
+
+_OWN = ("hushprice", "builtins", "abc", "typing")
+_loaded: dict[str, str] = {}  # the code behind a loaded module, as a hash
+
+
+def source_of(*things: Any) -> str:
+    """A hash of the code of classes and functions from outside the package; empty if there are none.
+
+    Of a file that was loaded, that is all of it and of the files beside it that it imports.
+    """
+    parts = [part for thing in things for part in getattr(thing, "__mro__", (thing,))]
+    foreign = [part for part in parts if part.__module__.partition(".")[0] not in _OWN]
+    texts = list(dict.fromkeys(_loaded.get(part.__module__) or _text(part) for part in foreign))
+    return hashlib.sha256("".join(texts).encode()).hexdigest() if texts else ""
+
+
+def _text(part: Any) -> str:
+    try:
+        return inspect.getsource(part)
+    except (OSError, TypeError):
+        raise InvalidInput(
+            f"The code of {part.__qualname__} cannot be found, so that its results could not be told from those of "
+            f"another version. Put it in a file and load that."
+        ) from None
+
+
+def _beside(file: Path) -> str:
+    """A hash of a file and of the modules beside it that are in use."""
+    others = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    near = sorted({Path(other).resolve() for other in others if other} - {file.resolve()})
+    texts = [file.read_bytes(), *(other.read_bytes() for other in near if _is_near(other, file))]
+    return hashlib.sha256(b"".join(texts)).hexdigest()
+
+
+def _is_near(other: Path, file: Path) -> bool:
+    return other.suffix == ".py" and other.is_relative_to(file.resolve().parent) and other.is_file()
 
 
 def whole_numbers(option: str, text: str) -> list[int]:

@@ -1,0 +1,117 @@
+"""Statistics of cells, and how sure they are.
+
+A statistic is any function of results. Its standard error comes from the replications: one in fifty is left out at a
+time (jackknife), so that slopes, ratios and spreads need no formulas of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy import stats
+
+from hushprice.errors import Array, InvalidInput
+from hushprice.simulation import Result, fit_scaling
+
+Pairs = list[tuple[Result, Result]]
+GROUPS = 50  # of replications, for the jackknife
+SURE = 3.0  # standard errors that make a difference, when there are plenty of replications
+
+
+def sure(replications: int) -> float:
+    """The standard errors that chance exceeds as rarely as 3 of a known one: from Student's t.
+
+    >>> [round(sure(n), 1) for n in (500, 20, 5)]
+    [3.2, 3.4, 6.6]
+    """
+    return float(stats.t.isf(stats.norm.sf(SURE), max(1, min(GROUPS, replications) - 1)))
+
+
+def jackknife(statistic: Callable[[Sequence[Result]], float], cells: Sequence[Result]) -> tuple[float, float, int]:
+    """(value, standard error, replications) of a statistic; the error of less than three replications is NaN."""
+    n = min(result.replications for result in cells)
+    value = statistic(cells)
+    groups = min(GROUPS, n)
+    if groups < 3:
+        return value, math.nan, n
+    left_out = [statistic([_without(result, k, groups) for result in cells]) for k in range(groups)]
+    return value, math.sqrt((groups - 1) ** 2 / groups * float(np.var(left_out, ddof=1))), n
+
+
+def _without(result: Result, k: int, groups: int) -> Result:
+    keep = np.arange(result.replications) % groups != k
+    return replace(
+        result, paths=result.paths[keep], revenue=result.revenue[keep], exploration=result.exploration[keep],
+        seconds=result.seconds[keep],
+    )  # fmt: skip
+
+
+def one(cells: Sequence[Result]) -> Result:
+    """The only cell."""
+    if len(cells) != 1:
+        raise InvalidInput(f"A statistic of one cell was asked of {len(cells)}.")
+    return cells[0]
+
+
+def spread(values: Array) -> float:
+    """Standard deviation; NaN for one replication."""
+    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
+
+
+def path_slope(result: Result, offset: float) -> float:
+    """Slope of log(mean regret at t) - offset log log t in log t, over the checkpoints."""
+    t = result.checkpoints.astype(float)
+    response = np.log(result.path_mean()) - offset * np.log(np.log(t))
+    return float(np.polyfit(np.log(t), response, 1)[0])
+
+
+OF_CELLS: dict[str, Callable[[Sequence[Result], float], float]] = {
+    "mean": lambda cells, _: float(one(cells).regret.mean()),
+    "sd": lambda cells, _: spread(one(cells).regret),
+    "seconds": lambda cells, _: float(one(cells).seconds.mean()),
+    "seconds-sd": lambda cells, _: spread(one(cells).seconds),
+    "slope-d": lambda cells, offset: fit_scaling(cells, offset=offset).slope_d,
+    "slope-T": lambda cells, offset: fit_scaling(cells, offset=offset).slope_T,
+    "path-slope": lambda cells, offset: path_slope(one(cells), offset),
+}
+
+
+def _ratios(pairs: Pairs) -> Array:
+    return np.array([a.regret.mean() / b.regret.mean() for a, b in pairs])
+
+
+OF_PAIRS: dict[str, Callable[[Pairs], float]] = {
+    "ratio": lambda pairs: float(_ratios(pairs).mean()),
+    "saving": lambda pairs: 100.0 * (1.0 - float(_ratios(pairs).mean())),
+    "difference": lambda pairs: float(np.mean([a.regret.mean() - b.regret.mean() for a, b in pairs])),
+    "seconds-ratio": lambda pairs: float(np.mean([a.seconds.mean() / b.seconds.mean() for a, b in pairs])),
+}
+RANGES = {"saving-range": "saving", "seconds-ratio-range": "seconds-ratio"}
+"""Claims about every pair of cells, by the statistic of one pair."""
+
+
+def folded(flat: Sequence[Result]) -> Pairs:
+    """Pairs from their members, one after the other."""
+    return [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
+
+
+def lower(a: Result, b: Result, measure: str) -> tuple[bool, bool]:
+    """(whether a is lower than b, whether b is lower than a beyond chance).
+
+    measure: "regret" or "seconds" (means, on the same customers), "sd" (of the regret), "other customers" (means of
+    regret of unrelated runs) or "a round" (the same of regret over T).
+    """
+    n = min(a.replications, b.replications)
+    if measure == "sd":
+        gap, se, n = jackknife(lambda some: spread(some[0].regret) - spread(some[1].regret), [a, b])
+    elif measure in ("other customers", "a round"):
+        one_a, one_b = (r.regret / (r.horizon if measure == "a round" else 1) for r in (a, b))
+        gap = float(one_a.mean() - one_b.mean())
+        se = math.hypot(*(spread(x) / math.sqrt(len(x)) for x in (one_a, one_b)))
+    else:
+        gaps = (a.seconds[:n] - b.seconds[:n]) if measure == "seconds" else (a.regret[:n] - b.regret[:n])
+        gap, se = float(gaps.mean()), spread(gaps) / math.sqrt(n)
+    return gap < 0.0, bool(gap > sure(n) * se)
