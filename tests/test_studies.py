@@ -127,6 +127,15 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ('"paths", runs = ["paths"]', '"paths", dims = ["4"]', "dims in a panel"),
         ('panel = "paths"', "panel = [1]", "must say which it is"),
         ("[pictures.growth]", "[pictures.growth", "not a TOML file"),
+        ("seed = 5", "seed = " + "9" * 5000, "not a TOML file"),
+        ("seed = 5", "seed = 0x" + "f" * 5000, "number too long"),
+        ("replications = 6", "replications = 1000000000", "at most 1000000"),
+        ("[pictures.growth]", '[pictures."../evil"]', "becomes a file"),
+        ("[pictures.growth]", '[pictures."/tmp/evil"]', "becomes a file"),
+        ('"paths", runs', '"paths", title = 5, runs', "title in a panel"),
+        ('"paths", runs', '"paths", log = "no", runs', "log in a panel"),
+        ('market = "wide"', 'market = "wide:dim=3"\ndims = [2]', "dim of its own"),
+        ('market = "wide"', 'market = "wide:name=x"', "cannot be made"),
         ("[runs.grid]", "[walks.grid]", "no key in study.toml called 'walks'"),
     ],
 )
@@ -144,6 +153,7 @@ def test_mistakes_in_a_file_are_told(tmp_path: Path, old: str, new: str, says: s
         ('"paths", runs = ["paths"]', '"boxes", runs = ["paths"], by = "colour"', "colour"),
         ('labels = ["ETC"], offset = 0.5', "offset = 0.5", "one label"),
         ("offset = 0.5", 'offset = "half"', "offset"),
+        ('"How it grows"', '"$\\\\frac$"', "cannot be drawn"),
         ('"paths", runs = ["paths"]', '"paths", runs = ["paths"], dims = [3]', "chooses no cells"),
     ],
 )
@@ -202,6 +212,11 @@ def test_a_market_is_known_by_its_customers() -> None:
         hp.Market(contexts=one.contexts.rows, **given, family=hp.Poisson()),
     ]
     assert len({market.fingerprint() for market in (one, *others)}) == 8
+
+
+def test_contexts_that_change_are_known_by_when_they_do() -> None:
+    keys = {hp.markets.a1(dim=2, horizon=T).fingerprint() for T in (None, 4_000, 10_000, 10_001)}
+    assert len(keys) == 4
 
 
 def test_the_code_of_a_policy_from_outside_counts(tmp_path: Path) -> None:
@@ -348,6 +363,46 @@ def test_a_damaged_file_is_computed_again(tmp_path: Path, damage: str) -> None:
     assert store.damaged == [first]
     same(whole, compute(cells, store))
     assert not any(item.missing for item in outstanding(cells, Store(tmp_path / "store")))
+
+
+def test_odd_files_are_no_results(tmp_path: Path) -> None:
+    """Files that can be read and are not what this cell's are; and things that are no files."""
+    import pyarrow as pa
+
+    cell, store = study(tmp_path).cells()[0], Store(tmp_path / "store")
+    whole = compute([cell], store)[cell.key]
+    (file,) = (tmp_path / "store").rglob("*.parquet")
+    good = pq.read_table(file)
+    rows = good.to_pylist()
+    twice = [rows[0], rows[0], *rows[2:]]
+    nan = [{**rows[0], "revenue": float("nan")}, *rows[1:]]
+    short = [{**row, "path": row["path"][:2]} for row in rows]
+    none = [{**rows[0], "replication": None}, *rows[1:]]
+    for odd in (twice, nan, short, none, rows[:5]):
+        table = pa.Table.from_pylist(odd, schema=good.schema)
+        pq.write_table(table, file)
+        fresh = Store(tmp_path / "store")
+        assert fresh.read(cell) == {}
+        assert fresh.damaged == [file]
+    for text in (b"[1]", b"null", b'{"key": 3}'):
+        pq.write_table(good.replace_schema_metadata({b"hushprice": text}), file)
+        assert Store(tmp_path / "store").read(cell) == {}
+    (file.parent / "7-8.parquet").mkdir()
+    (file.parent / "9-9.parquet").symlink_to("nowhere")
+    (file.parent / "\u00b2-\u00b3.parquet").write_bytes(b"")
+    same({cell.key: whole}, compute([cell], Store(tmp_path / "store")))
+
+
+def test_a_join_keeps_what_a_larger_run_has(tmp_path: Path) -> None:
+    """Files of a cell are joined up to the first gap; those beyond it stay."""
+    cell, store = study(tmp_path).cells()[0], Store(tmp_path / "store")
+    (outcomes,) = [found for _, found in hp.simulation.run_pieces([cell.work])]
+    few = study(tmp_path).limited(3).cells()[0]
+    assert few.key == cell.key
+    for some in ([0, 1], [5], [2]):
+        store.write(few, {i: outcomes[i] for i in some})
+    assert sorted(file.name for file in (tmp_path / "store").rglob("*.parquet")) == ["0-2.parquet", "5-5.parquet"]
+    assert sorted(store.read(cell)) == [0, 1, 2, 5]
 
 
 def test_a_store_that_cannot_be_is_told(tmp_path: Path) -> None:

@@ -101,7 +101,10 @@ def finite(
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        return "a number too long to show"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -16,7 +16,19 @@ from rich.table import Table
 from hushprice import plots
 from hushprice.cli.options import AsCsv, AsJson, Engine, Workers
 from hushprice.cli.show import Output
-from hushprice.cli.working import Estimate, Most, Out, StoreFolder, compute, folder, tell_damage, write_rows, write_text
+from hushprice.cli.working import (
+    Estimate,
+    Most,
+    Out,
+    StoreFolder,
+    check_where,
+    complete,
+    compute,
+    folder,
+    tell_damage,
+    write_rows,
+    write_text,
+)
 from hushprice.errors import InvalidInput
 from hushprice.paper import Made, Paper, report
 from hushprice.plots import duration
@@ -89,6 +101,7 @@ def run(
     Example: hushprice paper run etc-s1 unknown-table --scale quick
     """
     output = Output.choose(json, csv)
+    check_where(workers, engine)
     paper = Paper(scale=scale.value, loan_file=loan_file, replications=replications)
     items = paper.chosen(names)
     cells = [cell for item in items for cell in paper.cells(item)]
@@ -100,7 +113,7 @@ def run(
     if estimate:
         _tell_costs(console, paper, names, kept, workers)
         return
-    made = [paper.make(item, results(paper.cells(item), kept)) for item in items]
+    made = [paper.make(item, complete(paper.cells(item), results(paper.cells(item), kept))) for item in items]
     for one in made:
         _write(one, place)
     told = [verdict for one in made for verdict in one.verdicts]
@@ -135,12 +148,12 @@ def report_command(
     """
     paper = Paper(scale=scale.value, loan_file=loan_file, replications=replications)
     items = paper.chosen(names or ["all"])
-    place = folder(out / f"paper-{scale.value}")
     where = store or out / "store"
     if not where.is_dir():
         raise InvalidInput(
             f"There are no results in {where}: run `hushprice paper run all --scale {scale.value}` first."
         )
+    place = folder(out / f"paper-{scale.value}")
     kept = Store(where)
     made = [paper.make(item, results(paper.cells(item), kept, partial=True), partial=True) for item in items]
     command = " ".join(["hushprice paper run", *(names or ["all"]), "--scale", scale.value])

@@ -14,10 +14,12 @@ from rich.table import Table
 from hushprice import plots
 from hushprice.cli.options import AsCsv, AsJson, Engine, Load, Workers
 from hushprice.cli.show import Output, amount
-from hushprice.cli.working import Estimate, Most, Out, StoreFolder, compute, folder, write_rows
+from hushprice.cli.working import Estimate, Most, Out, StoreFolder, check_where, complete, compute, folder, write_rows
+from hushprice.errors import InvalidInput
 from hushprice.simulation import csv_text
 from hushprice.simulation.results import without_nan
 from hushprice.studies import Store, Study, cell_rows, draw, path_rows, rehearse, results
+from hushprice.studies.spec import check_name
 from hushprice.studies.words import load_policies
 
 
@@ -39,8 +41,12 @@ def study(
     Example: hushprice study my_study.toml --estimate
     """
     output = Output.choose(json, csv)
+    check_where(workers, engine)
+    if file.stem == "store" or file.stem.startswith("paper-"):
+        raise InvalidInput(f"A study cannot be called {file.stem}: that folder is taken. Give the file another name.")
     load_policies(load)
     plan = Study.read(file, scale=scale).limited(replications)
+    check_name(f"The study {file.name}", file.stem)
     cells = plan.cells()
     for picture in plan.pictures.values():
         rehearse(picture, cells)
@@ -50,7 +56,7 @@ def study(
     compute(console, cells, kept, workers=workers, engine=engine, estimate=estimate)
     if estimate:
         return
-    found = results(cells, kept)
+    found = complete(cells, results(cells, kept))
     rows = cell_rows(found)
     write_rows(place / "cells.csv", rows)
     write_rows(place / "paths.csv", path_rows(found))
@@ -76,7 +82,7 @@ def _table(title: str, rows: list[dict[str, object]]) -> Table:
     for row in rows:
         mean, se, seconds = (float(str(row[name])) for name in ("mean", "se", "seconds"))
         table.add_row(
-            escape(str(row["run"])), str(row["market"]), escape(str(row["label"])), str(row["d"]), f"{row['T']:,}",
+            *(escape(str(row[name])) for name in ("run", "market", "label")), str(row["d"]), f"{row['T']:,}",
             str(row["replications"]), amount(mean), amount(se), f"{1e3 * seconds:,.1f}",
         )  # fmt: skip
     return table

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.plots import duration
-from hushprice.simulation import csv_text
-from hushprice.studies import Cell, Store, execute, outstanding, pilots, processes
+from hushprice.simulation import check_engine, csv_text, workers_of
+from hushprice.studies import Cell, Found, Store, execute, outstanding, pilots, processes
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for pictures and tables.")]
 StoreFolder = Annotated[
@@ -28,6 +28,12 @@ Most = Annotated[
 ]
 
 
+def check_where(workers: int, engine: str | None) -> None:
+    """Refuse workers and engines there cannot be, before anything is made."""
+    workers_of(workers)
+    check_engine(engine)
+
+
 def folder(path: Path) -> Path:
     """A folder for output, made if need be."""
     try:
@@ -38,9 +44,20 @@ def folder(path: Path) -> Path:
 
 
 def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Rows as CSV, if there are any."""
+    """Rows as CSV; without any, no file, not even one from before."""
     if rows:
         write_text(path, csv_text(rows))
+    else:
+        path.unlink(missing_ok=True)
+
+
+def complete(cells: Sequence[Cell], found: Found) -> Found:
+    """The results, refused if a cell is missing (files may have been taken away meanwhile)."""
+    if len(found) < len(cells):
+        raise HushpriceError(
+            f"{len(cells) - len(found)} of {len(cells)} cells are missing. Run the same command again."
+        )
+    return found
 
 
 def write_text(path: Path, text: str) -> None:

@@ -34,7 +34,7 @@ def get(name: str) -> Callable[..., Market]:
     return REGISTRY[name]
 
 
-def build(name: str, **options: Any) -> Market:
+def build(name: str, /, **options: Any) -> Market:
     """A market by name. Of the options given, ``horizon`` is left out where it is not taken.
 
     >>> build("s1", dim=2, horizon=100).dim

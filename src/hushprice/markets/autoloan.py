@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from hushprice.demand import Family, as_family
-from hushprice.errors import Array, InvalidInput
+from hushprice.errors import Array, InvalidInput, NoMLE
 from hushprice.estimation import Fit, design, fit
 from hushprice.markets.loanfile import read_columns
 from hushprice.markets.market import Market, Resample
@@ -239,7 +239,13 @@ def _demand(z: Array, price: Array, apply: Array) -> Fit:
     """theta = argmax of sum_i y_i x_i.theta - log(1 + exp(x_i.theta)), x = (z, -p z)."""
     if apply.min() == apply.max():
         raise InvalidInput(f"apply is {apply[0]:g} in every row, so that no demand can be fitted.")
-    fitted = fit("logistic", design(z, price), apply)
+    try:
+        fitted = fit("logistic", design(z, price), apply)
+    except NoMLE:
+        raise InvalidInput(
+            "The demand cannot be fitted: some combination of the columns tells who applies without fail. Look for "
+            "values that cannot be right."
+        ) from None
     if fitted.rank < 2 * z.shape[1]:
         raise InvalidInput(
             f"The demand cannot be fitted: the columns {', '.join(COVARIATES)} and the price do not vary "

@@ -15,6 +15,7 @@ from hushprice.errors import Array, InvalidInput, nearest
 from hushprice.markets.standin import COLUMNS, COVARIATES, ROWS, Columns
 
 FEWEST_ROWS = 1_000
+LARGEST = 1e7  # of any value
 ODD_ROWS = 0.01  # the share of rows that may be outside the usual range
 USUAL = {
     "Primary_FICO": (300.0, 850.0, "FICO scores run from 300 to 850"),
@@ -91,7 +92,7 @@ def _numbers(name: str, texts: list[str | None]) -> Array:
 
 def _number(text: str | None) -> float:
     try:
-        return float(text) if text is not None else np.nan
+        return float(text) if text is not None and "_" not in text else np.nan
     except ValueError:
         return np.nan
 
@@ -104,6 +105,7 @@ def _check(path: Path, columns: Columns) -> None:
     _refuse("apply", columns["apply"], ~np.isin(columns["apply"], (0.0, 1.0)), "apply is 1 for a loan taken up, or 0")
     for name in (*COVARIATES, "mp"):
         _refuse(name, columns[name], columns[name] < 0.0, "it cannot be negative")
+        _refuse(name, columns[name], columns[name] > LARGEST, f"it cannot exceed {LARGEST:g}")
         if columns[name].mean() <= 0.0:
             raise InvalidInput(f"The column {name!r} is 0 in every row.")
     for name, (low, high, usual) in USUAL.items():

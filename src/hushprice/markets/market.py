@@ -162,21 +162,31 @@ class Market:
     def fingerprint(self) -> str:
         """A hash of everything that makes this market: its demand, its prices and who comes.
 
-        Contexts are told by all the rows they are drawn from, or by a thousand draws.
+        Contexts are told by all the rows they are drawn from, or by a thousand draws; those that change over the rounds
+        by what they were made with, and draws from early to late.
         """
-        drawn = getattr(self.contexts, "rows", None)
-        drawn = self.draw(np.random.default_rng(0), 1000) if drawn is None else drawn
-        numbers = (self.theta, [*self.prices, self.cost, self.public, self.family.scale], drawn)
-        parts = [
-            self.family.name.encode(),
-            *(np.ascontiguousarray(part, dtype=np.float64).tobytes() for part in numbers),
-        ]
-        return hashlib.sha256(b"".join(parts)).hexdigest()
+        told = hashlib.sha256(self.family.name.encode())
+        numbers = (self.theta, [*self.prices, self.cost, self.public, self.family.scale])
+        for part in (*numbers, *self._contexts_told()):
+            told.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
+        if hasattr(self.contexts, "rounds"):
+            made_with = {k: v for k, v in vars(self.contexts).items() if isinstance(v, (int, float, str, type(None)))}
+            told.update(repr(sorted(made_with.items())).encode())
+        return told.hexdigest()
+
+    def _contexts_told(self) -> list[Array]:
+        if isinstance(self.contexts, Resample) and type(self.contexts).__call__ is Resample.__call__:
+            return [self.contexts.rows]
+        if hasattr(self.contexts, "rounds"):
+            places = [(start, T) for T in (1_000, 100_000) for start in range(0, T, T // 8)]
+            return [self.draw(np.random.default_rng(0), 100, start=start, horizon=T) for start, T in places]
+        return [self.draw(np.random.default_rng(0), 1000)]
 
     def best_fixed_price(self, *, customers: int = 50_000, seed: int = 0) -> float:
         """The one price that earns most over customers drawn with this seed."""
         z = self.draw(np.random.default_rng(seed), positive_int("customers", customers))
-        a, b = z @ self.alpha, z @ self.beta
+        a, b = np.empty(len(z)), np.empty(len(z))
+        kernel.utility(z, self.theta, a, b)
 
         def loss(p: float) -> float:
             return -float(np.mean(self.family.revenue(p, a, b, cost=self.cost)))

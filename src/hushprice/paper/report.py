@@ -16,7 +16,8 @@ READING = (
     "A number agrees when it lies within 3 standard errors (se) of the paper's. Both have one: ours from the jackknife "
     "over the n replications, the paper's as of 500 replications and its rounding; with few replications it takes "
     "more, by Student's t. It is close within 5% and differs otherwise; with too few replications it may be neither. A "
-    "comparison holds when it is true of most cells and in none reversed beyond chance. Computing times are CPU "
+    "comparison holds when it is true of most cells, of all together beyond chance (3 standard errors), and in none "
+    "reversed beyond chance; it is open while chance could make it either way. Computing times are CPU "
     "seconds of one replication on one core of this machine."
 )
 SYNTHETIC = (

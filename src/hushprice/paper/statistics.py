@@ -18,6 +18,7 @@ from hushprice.simulation import Result, fit_scaling
 
 Pairs = list[tuple[Result, Result]]
 GROUPS = 50  # of replications, for the jackknife
+SUREST = 8.0  # a normal score beyond which there is no surer
 SURE = 3.0  # standard errors that make a difference, when there are plenty of replications
 
 
@@ -98,8 +99,8 @@ def folded(flat: Sequence[Result]) -> Pairs:
     return [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
 
 
-def lower(a: Result, b: Result, measure: str) -> tuple[bool, bool]:
-    """(whether a is lower than b, whether b is lower than a beyond chance).
+def lower(a: Result, b: Result, measure: str) -> float:
+    """How sure it is that a is lower than b: a normal score, positive if it is; 0 when nothing can be told.
 
     measure: "regret" or "seconds" (means, on the same customers), "sd" (of the regret), "other customers" (means of
     regret of unrelated runs) or "a round" (the same of regret over T).
@@ -114,4 +115,9 @@ def lower(a: Result, b: Result, measure: str) -> tuple[bool, bool]:
     else:
         gaps = (a.seconds[:n] - b.seconds[:n]) if measure == "seconds" else (a.regret[:n] - b.regret[:n])
         gap, se = float(gaps.mean()), spread(gaps) / math.sqrt(n)
-    return gap < 0.0, bool(gap > sure(n) * se)
+    if gap == 0.0 or n < 3 or math.isnan(se):
+        return 0.0
+    if se == 0.0:
+        return math.copysign(SUREST, -gap)
+    score = float(stats.norm.isf(stats.t.sf(-gap / se, n - 1)))
+    return max(-SUREST, min(SUREST, score))

@@ -8,7 +8,8 @@ The paper's number is taken to have the standard error of 500 replications like 
     close            within 5%; of a claim about every cell: true of most
     too few          neither, but there are too few replications to tell
     differs          none of these; ``why`` says why
-    holds, fails     a comparison: lower in most cells, and in none higher beyond chance
+    holds, fails     a comparison: lower in most cells, beyond chance over all, and in none higher beyond chance
+    open             a comparison that chance could have made either way
     faster, slower   computing time, on another machine
     not judged       nothing to compare
 """
@@ -22,9 +23,9 @@ from itertools import pairwise
 from typing import Any
 
 from hushprice import markets
-from hushprice.errors import unknown
+from hushprice.errors import InvalidInput, unknown
 from hushprice.markets.autoloan import Loans
-from hushprice.paper.statistics import OF_CELLS, OF_PAIRS, RANGES, Pairs, folded, jackknife, lower, sure
+from hushprice.paper.statistics import OF_CELLS, OF_PAIRS, RANGES, SURE, Pairs, folded, jackknife, lower, sure
 from hushprice.simulation import Result
 from hushprice.studies import Choice, Found
 
@@ -92,7 +93,10 @@ def judge(value: float, se: float, n: int, text: str, published: int) -> tuple[f
 
 def paired(found: Found, of: Choice, than: Choice) -> Pairs:
     """Cells at the same d and T."""
-    others = {(r.dim, r.horizon): r for cell, r in found if than.chooses(cell)}
+    chosen = [r for cell, r in found if than.chooses(cell)]
+    others = {(r.dim, r.horizon): r for r in chosen}
+    if len(others) < len(chosen):
+        raise InvalidInput("Two of the cells to compare with are at the same d and T: name a market or a label.")
     return [(r, others[r.dim, r.horizon]) for cell, r in found if of.chooses(cell) and (r.dim, r.horizon) in others]
 
 
@@ -104,7 +108,7 @@ def number_verdict(entry: Entry, found: Found, published: int) -> Verdict | None
         pairs = paired(found, Choice(**entry["of"]), Choice(**entry["than"]))
         return _range_verdict(told, OF_PAIRS[RANGES[name]], pairs, entry.get("why", "")) if pairs else None
     computed = _computed(entry, found)
-    if computed is None or math.isnan(computed[0]):
+    if computed is None or not math.isfinite(computed[0]):
         return None
     value, se, n = computed
     if name.startswith("seconds") and "than" not in entry:
@@ -132,7 +136,10 @@ def _computed(entry: Entry, found: Found) -> tuple[float, float, int] | None:
         cells = [result for cell, result in found if of.chooses(cell)]
         if not cells or (name.startswith("slope") and len(cells) < 3):
             return None
-        return jackknife(lambda some: OF_CELLS[name](some, entry.get("offset", 0.0)), cells)
+        try:
+            return jackknife(lambda some: OF_CELLS[name](some, entry.get("offset", 0.0)), cells)
+        except InvalidInput:  # no slope can be fitted to these cells yet
+            return None
     if name not in OF_PAIRS:
         raise unknown("statistic", name, [*OF_CELLS, *OF_PAIRS, *RANGES])
     pairs = paired(found, of, Choice(**entry["than"]))
@@ -203,9 +210,11 @@ def _neighbours(found: Found, along: Callable[[Result], int], fixed: Callable[[R
 def _comparison(item: str, what: str, pairs: Pairs, measure: str, entry: Entry) -> Verdict | None:
     if not pairs:
         return None
-    compared = [lower(a, b, measure) for a, b in pairs]
-    below, reverse = (sum(pair[k] for pair in compared) for k in (0, 1))
-    holds = reverse == 0 and 2 * below > len(pairs)
+    scores = [lower(a, b, measure) for a, b in pairs]
+    below, reverse = sum(score > 0.0 for score in scores), sum(score < -SURE for score in scores)
+    pooled = sum(scores) / math.sqrt(len(scores))
+    holds = reverse == 0 and 2 * below > len(pairs) and pooled > SURE
+    open_ = not holds and reverse == 0 and abs(pooled) <= SURE
     beyond = f"Beyond chance the other way: {reverse}." if below < len(pairs) else ""
     return Verdict(
         item=item,
@@ -213,8 +222,8 @@ def _comparison(item: str, what: str, pairs: Pairs, measure: str, entry: Entry) 
         ours=f"in {below} of {len(pairs)} cells",
         paper="yes",
         replications=min(r.replications for pair in pairs for r in pair),
-        verdict="holds" if holds else "fails",
-        why=" ".join(part for part in (beyond, "" if holds else _why(entry)) if part),
+        verdict="holds" if holds else "open" if open_ else "fails",
+        why=" ".join(part for part in (beyond, "" if holds or open_ else _why(entry)) if part),
     )
 
 

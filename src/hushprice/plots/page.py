@@ -22,7 +22,7 @@ LONG = 40  # characters from which a cell of a table is given room to read
 # The tone of a badge, by its word; other words get a plain one.
 TONES = {
     "good": ("agrees", "holds", "faster", "passes", "pass", "ok", "yes", "done"),
-    "near": ("close", "too few", "near", "partly", "warning"),
+    "near": ("close", "too few", "open", "near", "partly", "warning"),
     "bad": ("differs", "fails", "slower", "fail", "no", "missing", "error"),
 }
 

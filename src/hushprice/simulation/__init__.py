@@ -2,7 +2,7 @@
 
 from hushprice.simulation.engine import Outcome, Trace, replicate, streams
 from hushprice.simulation.oracle import NearTruth, Simulated, plain
-from hushprice.simulation.pieces import Piece, check_pair, rounds_of, run_pieces, workers_of
+from hushprice.simulation.pieces import Piece, check_engine, check_pair, rounds_of, run_pieces, workers_of
 from hushprice.simulation.results import Comparison, Result, Summary, csv_text
 from hushprice.simulation.scaling import DUST, Scaling, check_grid, fit_scaling, scale
 from hushprice.simulation.simulate import compare, simulate
@@ -18,6 +18,7 @@ __all__ = [
     "Simulated",
     "Summary",
     "Trace",
+    "check_engine",
     "check_grid",
     "check_pair",
     "compare",

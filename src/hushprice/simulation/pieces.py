@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -109,6 +110,12 @@ def workers_of(workers: int) -> int:
     return -1 if workers == -1 else positive_int("workers", workers)
 
 
+def check_engine(engine: str | None) -> None:
+    """Refuse what is neither this machine nor a Dask cluster."""
+    if engine not in (None, "dask") and not re.fullmatch(r"dask://[^/:]+:[0-9]+", str(engine)):
+        raise InvalidInput(f"engine must be None, 'dask' or 'dask://host:port', got {engine!r}.")
+
+
 @contextmanager
 def _engine(engine: str | None) -> Iterator[None]:
     """The joblib backend: this machine's processes, or a Dask cluster."""
@@ -117,8 +124,7 @@ def _engine(engine: str | None) -> Iterator[None]:
         with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
             yield
         return
-    if engine != "dask" and not str(engine).startswith("dask://"):
-        raise InvalidInput(f"engine must be None, 'dask' or 'dask://host:port', got {engine!r}.")
+    check_engine(engine)
     try:
         from dask.distributed import Client, get_client
     except ImportError:
@@ -133,5 +139,9 @@ def _engine(engine: str | None) -> Iterator[None]:
         with joblib.parallel_config(backend="dask"):
             yield
         return
-    with Client("tcp://" + engine.removeprefix("dask://")), joblib.parallel_config(backend="dask"):
+    try:
+        client = Client("tcp://" + engine.removeprefix("dask://"))
+    except (OSError, ValueError) as problem:
+        raise HushpriceError(f"There is no Dask scheduler at {engine}: {problem}.") from None
+    with client, joblib.parallel_config(backend="dask"):
         yield

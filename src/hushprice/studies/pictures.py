@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hushprice.errors import InvalidInput
-from hushprice.plots.panels import PANELS, figure
+from hushprice.plots import panels
 from hushprice.simulation import Outcome, Result
 from hushprice.studies.spec import Cell, Panel, Picture
 
@@ -31,7 +31,7 @@ def draw(picture: Picture, found: Found, *, partial_results: bool = False) -> Fi
     ]
     cells = [cell for chosen in shown for cell in chosen]
     made_up = " (synthetic stand-in)" if any(result.market.endswith("synthetic") for _, result in cells) else ""
-    return figure(drawn, title=picture.title + made_up, note=_note(cells))
+    return panels.figure(drawn, title=picture.title + made_up, note=_note(cells))
 
 
 def rehearse(picture: Picture, cells: Sequence[Cell]) -> None:
@@ -42,8 +42,10 @@ def rehearse(picture: Picture, cells: Sequence[Cell]) -> None:
         if not _chosen(panel, found):
             raise InvalidInput(f"The {panel.panel} panel of the picture {picture.name} chooses no cells. {hint}")
     try:
-        draw(picture, found)
-    except InvalidInput as problem:
+        figure = draw(picture, found)
+        if figure is not None:
+            figure.draw_without_rendering()
+    except ValueError as problem:  # Matplotlib's, too, as of a title that is no mathematics
         raise InvalidInput(f"The picture {picture.name} cannot be drawn: {problem} {hint}") from None
 
 
@@ -62,7 +64,7 @@ def _chosen(panel: Panel, found: Found) -> list[tuple[str, Result]]:
 
 def _draw_panel(panel: Panel, cells: list[tuple[str, Result]], partial_results: bool, axes: Axes) -> None:
     try:
-        PANELS[panel.panel](cells, axes, **panel.options)
+        panels.PANELS[panel.panel](cells, axes, **panel.options)
     except InvalidInput:
         if not partial_results:
             raise

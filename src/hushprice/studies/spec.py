@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -31,13 +32,15 @@ from pathlib import Path
 from typing import Any
 
 from hushprice import markets
-from hushprice.errors import InvalidInput, positive_int, unknown
+from hushprice.errors import LARGEST_COUNT, InvalidInput, positive_int, unknown
 from hushprice.markets import Market
 from hushprice.plots.panels import PANELS
 from hushprice.simulation import Piece, check_pair, plain, rounds_of
 from hushprice.studies.words import check_words, market_from, policy_from, source_of, split
 
 Options = Mapping[str, Mapping[str, Any]]
+MOST = 1_000_000  # replications of a cell, and checkpoints
+NAME = re.compile(r"\w[\w .-]{0,80}")  # of what becomes a file or folder
 NUMBERS = 1
 """Goes up when the same words give other numbers, so that results kept from before are not taken for new ones."""
 
@@ -81,7 +84,14 @@ class Cell:
     @cached_property
     def key(self) -> str:
         """The address of its results: a SHA-256 of its content."""
-        return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self.content, sort_keys=True, default=_plain).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Plain data of what a policy from outside may have in its configuration."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return sorted(value) if isinstance(value, (set, frozenset)) else repr(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +137,9 @@ class Run:
             put(name, numbers)
         if not self.horizons:
             raise InvalidInput(f"The run {self.name} needs horizons, as in horizons = [10000].")
-        for name, least in (("replications", 1), ("checkpoints", 1), ("seed", 0)):
-            put(name, positive_int(f"{name} of the run {self.name}", getattr(self, name), minimum=least))
+        for name, least, most in (("replications", 1, MOST), ("checkpoints", 1, MOST), ("seed", 0, LARGEST_COUNT)):
+            value = getattr(self, name)
+            put(name, positive_int(f"{name} of the run {self.name}", value, minimum=least, maximum=most))
 
     def cells(self) -> list[Cell]:
         """All cells, a policy after the other."""
@@ -146,7 +157,7 @@ class Run:
                 policy=policy, market=market, horizon=T, seed=self.seed, checkpoints=rounds_of(self.checkpoints, T),
                 replications=range(self.replications),
             )  # fmt: skip
-            source = source_of(type(plain(policy)), markets.get(split(world)[0]))
+            source = source_of(type(plain(policy)), markets.get(split(world)[0]), type(market), type(market.contexts))
             found.append(Cell(run=self.name, label=label, word=word, work=work, source=source))
         return found
 
@@ -257,9 +268,16 @@ class Study:
         return [cell for name, run in self.runs.items() if name in wanted for cell in run.cells()]
 
 
+def check_name(what: str, name: str) -> None:
+    """Refuse a name that cannot be that of a file."""
+    if not NAME.fullmatch(name):
+        raise InvalidInput(f"{what} needs a name of letters, digits, dots, dashes and spaces: it becomes a file.")
+
+
 def picture_of(name: str, given: Any, runs: Mapping[str, Run], source: str) -> Picture:
     """A picture from plain data."""
     where = f"the picture {name} of {source}"
+    check_name(f"The picture {name!r} of {source}", name)
     if not isinstance(given, dict) or not isinstance(given.get("panels"), list) or not given["panels"]:
         raise InvalidInput(f"{where} needs panels: a list such as [{{ panel = 'paths', runs = ['mine'] }}].")
     _only(("title", "panels"), given, where)
@@ -281,6 +299,9 @@ def _panel(given: Any, runs: Mapping[str, Run], where: str) -> Panel:
     _only([*own, *(p.name for p in takes)], given, f"a {given['panel']} panel of {where}")
     if missing := [p.name for p in takes if p.default is p.empty and p.name not in options]:
         raise InvalidInput(f"A {given['panel']} panel of {where} needs {', '.join(missing)}.")
+    for name, wanted in (("title", str), ("log", bool)):
+        if name in options and not isinstance(options[name], wanted):
+            raise InvalidInput(f"{name} in a panel of {where} must be {'text' if wanted is str else 'true or false'}.")
     for name, kind in (("runs", str), ("markets", str), ("labels", str), ("dims", int), ("horizons", int)):
         some = given.get(name, [])
         if not isinstance(some, list) or not all(isinstance(one, kind) for one in some):
@@ -305,7 +326,9 @@ def load_toml(path: str | PathLike[str]) -> dict[str, Any]:
         raise InvalidInput(f"There is no study file {target}.") from None
     except IsADirectoryError:
         raise InvalidInput(f"{target} is a folder; name the TOML file in it.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except OSError as problem:
+        raise InvalidInput(f"{target.name} cannot be read: {problem.strerror}.") from None
+    except (ValueError, RecursionError) as problem:
         raise InvalidInput(f"{target} is not a TOML file: {problem}.") from None
 
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,10 @@ from hushprice.studies.spec import Cell
 from hushprice.version import __version__
 
 COLUMNS = ("revenue", "exploration", "seconds")
+SCHEMA = pa.schema(
+    [("replication", pa.int64()), *((name, pa.float64()) for name in COLUMNS), ("path", pa.list_(pa.float64()))]
+)
+NAME = re.compile(r"[0-9]{1,15}-[0-9]{1,15}\.parquet")
 Outcomes = dict[int, Outcome]
 
 
@@ -47,17 +52,24 @@ class Store:
     def read(self, cell: Cell) -> Outcomes:
         """The replications there are, by their number."""
         found: Outcomes = {}
+        for outcomes in self._parts(cell).values():
+            found |= outcomes
+        return found
+
+    def _parts(self, cell: Cell, *, again: int = 3) -> dict[Path, Outcomes]:
+        """What each file of a cell holds, but for those that are damaged."""
+        parts = {}
         for file in self._files(cell):
             try:
-                outcomes, made_by = _outcomes(file, cell)
-                found |= outcomes
+                parts[file], made_by = _outcomes(file, cell)
                 self._revisions.setdefault(cell.key, set()).update(made_by)
             except FileNotFoundError:  # joined with others meanwhile
-                return self.read(cell)
-            except (OSError, ValueError, KeyError, pa.ArrowException):
+                if again:
+                    return self._parts(cell, again=again - 1)
+            except (OSError, ValueError, KeyError, TypeError, OverflowError, pa.ArrowException):
                 if file not in self.damaged:
                     self.damaged.append(file)
-        return found
+        return parts
 
     def result(self, cell: Cell, *, partial: bool = False) -> Result | None:
         """The replications that are wanted, or None while one is missing.
@@ -77,12 +89,24 @@ class Store:
         _write(self._place(cell), cell, outcomes, {revision()})
         files = self._files(cell)
         if len(files) > 1 and sum(_span(file) for file in files) >= cell.replications:
-            everything = self.read(cell)
-            if all(i in everything for i in range(cell.replications)):
-                whole = _write(self._place(cell), cell, everything, self._revisions[cell.key])
-                for file in files:
-                    if file != whole:
-                        file.unlink(missing_ok=True)
+            self._join(cell)
+
+    def _join(self, cell: Cell) -> None:
+        """One file of replications 0, 1, ... up to the first that is missing, if those wanted are all there."""
+        parts = self._parts(cell)
+        everything = {i: outcome for outcomes in parts.values() for i, outcome in outcomes.items()}
+        whole: Outcomes = {}
+        while len(whole) in everything:
+            whole[len(whole)] = everything[len(whole)]
+        if len(whole) < cell.replications:
+            return
+        joined = _write(self._place(cell), cell, whole, self._revisions[cell.key])
+        for file, outcomes in parts.items():
+            if file != joined and outcomes.keys() <= whole.keys():
+                file.unlink(missing_ok=True)
+        for file in self.damaged:
+            if file.parent == joined.parent and file != joined:
+                file.unlink(missing_ok=True)
 
     def revisions(self, cells: Iterable[Cell]) -> list[str]:
         """The versions of hushprice the results read of these cells were made with."""
@@ -92,13 +116,21 @@ class Store:
         return self.folder / cell.key[:2] / cell.key
 
     def _files(self, cell: Cell) -> list[Path]:
-        return sorted(self._place(cell).glob("*.parquet"))
+        return sorted(
+            file for file in self._place(cell).glob("*.parquet") if NAME.fullmatch(file.name) and file.is_file()
+        )
+
+
+def _ends(file: Path) -> tuple[int, int]:
+    """The first and the last replication of a file, by its name."""
+    first, last = file.stem.split("-")
+    return int(first), int(last)
 
 
 def _span(file: Path) -> int:
-    """How many replications a file may hold, by its name."""
-    first, _, last = file.stem.partition("-")
-    return int(last) - int(first) + 1 if first.isdigit() and last.isdigit() else 0
+    """How many replications a file may hold."""
+    first, last = _ends(file)
+    return last - first + 1
 
 
 def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, list[str]]:
@@ -107,13 +139,19 @@ def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, list[str]]:
     told = json.loads((table.schema.metadata or {})[b"hushprice"])
     if told["key"] != cell.key:
         raise ValueError("another cell's results")
+    if not table.schema.equals(SCHEMA):
+        raise ValueError("other columns")
+    numbers = table["replication"].to_pylist()
     columns = {name: table[name].to_numpy() for name in COLUMNS}
     paths = np.array(table["path"].to_pylist(), dtype=np.float64).reshape(table.num_rows, -1)
-    if paths.shape[1] != len(cell.work.checkpoints) or not np.isfinite(paths).all():
+    if paths.shape[1] != len(cell.work.checkpoints):
         raise ValueError("paths of another length")
+    if not all(np.isfinite(values).all() for values in (paths, *columns.values())):
+        raise ValueError("values that are no numbers")
+    if numbers != sorted(set(numbers)) or (numbers[0], numbers[-1]) != _ends(file):
+        raise ValueError("other replications than its name says")
     outcomes = {
-        int(i): Outcome(paths[row], *(float(columns[name][row]) for name in COLUMNS))
-        for row, i in enumerate(table["replication"].to_pylist())
+        i: Outcome(paths[row], *(float(columns[name][row]) for name in COLUMNS)) for row, i in enumerate(numbers)
     }
     return outcomes, told.get("revisions") or [told["revision"]]
 
@@ -121,13 +159,12 @@ def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, list[str]]:
 def _write(folder: Path, cell: Cell, outcomes: Mapping[int, Outcome], revisions: set[str]) -> Path:
     """One Parquet file, written aside and moved into place."""
     order = sorted(outcomes)
-    columns: dict[str, Any] = {"replication": pa.array(order, pa.int64())}
-    columns |= {name: pa.array([getattr(outcomes[i], name) for i in order], pa.float64()) for name in COLUMNS}
-    columns["path"] = pa.array([outcomes[i].path for i in order], pa.list_(pa.float64()))
+    columns = {"replication": order, **{name: [getattr(outcomes[i], name) for i in order] for name in COLUMNS}}
+    columns["path"] = [outcomes[i].path for i in order]
     told = {"key": cell.key, "revisions": sorted(revisions), "word": cell.word, "content": cell.content}
-    table = pa.table(columns).replace_schema_metadata({"hushprice": json.dumps(told)})
+    table = pa.table(columns, schema=SCHEMA).replace_schema_metadata({"hushprice": json.dumps(told, default=repr)})
     target = folder / f"{order[0]}-{order[-1]}.parquet"
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    aside = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, aside, compression="zstd", write_page_checksum=True)

@@ -32,6 +32,8 @@ def market_from(word: str, *, dim: int | None = None, horizon: int, **options: A
     name, own = split(word)
     takes = inspect.signature(markets.get(name)).parameters
     given: dict[str, Any] = {"horizon": horizon, **options}
+    if dim is not None and "dim" in own:
+        raise InvalidInput(f"The market {word!r} has a dim of its own: leave out the other, {dim}.")
     if dim is not None:
         given["dim"] = dim
     elif "dim" in takes and takes["dim"].default is inspect.Parameter.empty:
