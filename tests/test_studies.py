@@ -135,7 +135,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ('"paths", runs', '"paths", title = 5, runs', "title in a panel"),
         ('"paths", runs', '"paths", log = "no", runs', "log in a panel"),
         ('market = "wide"', 'market = "wide:dim=3"\ndims = [2]', "dim of its own"),
-        ('market = "wide"', 'market = "wide:name=x"', "cannot be made"),
+        ('market = "wide"', 'market = "wide:name=x"', "no option of the market wide called 'name'"),
         ("[runs.grid]", "[walks.grid]", "no key in study.toml called 'walks'"),
     ],
 )
@@ -149,12 +149,13 @@ def test_mistakes_in_a_file_are_told(tmp_path: Path, old: str, new: str, says: s
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ('"paths", runs = ["paths"]', '"boxes", runs = ["grid"], by = "dim"', "two results for 'ETC'"),
+        ('"paths", runs = ["paths"]', '"boxes", runs = ["grid"], by = "dim"', "not s1 and s2"),
         ('"paths", runs = ["paths"]', '"boxes", runs = ["paths"], by = "colour"', "colour"),
         ('labels = ["ETC"], offset = 0.5', "offset = 0.5", "one label"),
         ("offset = 0.5", 'offset = "half"', "offset"),
         ('"How it grows"', '"$\\\\frac$"', "cannot be drawn"),
         ('"paths", runs = ["paths"]', '"paths", runs = ["paths"], dims = [3]', "chooses no cells"),
+        ("horizons = [500]", "horizons = [500]\ncheckpoints = 1", "checkpoints = 2 or more"),
     ],
 )
 def test_a_picture_that_cannot_be_drawn_is_told_before_the_work(tmp_path: Path, old: str, new: str, says: str) -> None:
@@ -445,7 +446,7 @@ def test_rows_and_pictures(tmp_path: Path) -> None:
     assert len(path_rows(found)) == 18 * 4
     figure = draw(plan.pictures["growth"], found)
     assert figure is not None
-    assert len(figure.axes) == 3
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["s1", "s1", "wide, d = 4, T = 500"]
     assert draw(plan.pictures["growth"], []) is None
     panel = Panel(panel="boxes", runs=["grid"], labels=["private", "ETC"], dims=[2], horizons=[400], markets=["s1"])
     assert [cell.label for cell in cells if panel.chooses(cell)] == ["ETC", "private"]
@@ -510,10 +511,10 @@ def test_the_command_writes_what_it_says(tmp_path: Path) -> None:
     assert not (out / "mine" / "cells.csv").exists()
     told = run(*words)
     assert "regret" in told
-    with (out / "mine" / "cells.csv").open() as text:
+    with (out / "mine-brief" / "cells.csv").open() as text:
         rows = list(csv.DictReader(text))
     assert [int(row["replications"]) for row in rows] == [2] * 10
-    assert (out / "mine" / "growth.png").stat().st_size > 10_000
+    assert (out / "mine-brief" / "growth.png").stat().st_size > 10_000
     assert "nothing to compute" in run(*words)
     again = list(csv.DictReader(run(*words, "--csv").splitlines()))
     assert [row["mean"] for row in again] == [row["mean"] for row in rows]

@@ -203,6 +203,8 @@ def list_command(
             if registry is privacy.REGISTRY:
                 known = [f.name for f in dataclasses.fields(registry[name]) if f.init]
                 console.print(f"  takes {', '.join(known)}", highlight=False)
+            else:
+                console.print(f"  takes {', '.join(markets.options_of(registry[name]))}", highlight=False)
             return
     if name is not None:
         if name not in policies.REGISTRY:

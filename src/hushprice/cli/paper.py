@@ -30,6 +30,7 @@ from hushprice.cli.working import (
     write_text,
 )
 from hushprice.errors import InvalidInput
+from hushprice.markets.standin import ROWS
 from hushprice.paper import Made, Paper, report
 from hushprice.plots import duration
 from hushprice.plots.page import TONES
@@ -123,6 +124,8 @@ def run(
         typer.echo(csv_text([verdict.row() for verdict in told]), nl=False)
     else:
         _show(console, paper, made)
+    if loan_file is not None and len(paper.loans.z) != ROWS:
+        console.print(f"{len(paper.loans.z):,} rows: this is not the file of the paper, which has {ROWS:,}.")
     if any(paper.synthetic(item) for item in items):
         console.print("Auto loans: [bold]synthetic stand-in[/bold], not the real file (--loan-file).")
     console.print(f"Pictures and tables are in [bold]{escape(str(place))}/[/bold].")
@@ -142,7 +145,8 @@ def report_command(
 ) -> None:
     """Write one HTML page of what has been run: pictures, verdicts, costs, and where and why we differ.
 
-    Cells that are missing are left out, those begun are shown with the replications there are; the page says so.
+    Cells that are missing are left out, those begun are shown with the replications there are, from two on; the page
+    says so.
 
     Example: hushprice paper report --scale quick
     """
@@ -167,7 +171,7 @@ def report_command(
             _write(one, place, paths=False)
     console = Console()
     tell_damage(console, kept)
-    missing = [one.item.name for one in made if len(one.found) < one.wanted]
+    missing = [one.item.name for one in made if not one.finished]
     if missing:
         console.print(f"[yellow]Not all there yet: {', '.join(missing)}.[/yellow]", highlight=False)
     console.print(f"The report is [bold]{escape(str(target))}[/bold].")
@@ -189,13 +193,13 @@ def _show(console: Console, paper: Paper, made: Sequence[Made]) -> None:
     """Verdicts as a table, item by item."""
     table = Table(title="Published numbers and ours", title_justify="left")
     table.add_column("what", overflow="fold")
-    for heading in ("ours", "paper", "in se", "in %"):
+    for heading in ("ours", "paper", "in se", "in %", "n"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict")
     for one in made:
         if one.verdicts:
             made_up = " (synthetic stand-in)" if paper.synthetic(one.item) else ""
-            table.add_row(f"[bold]{one.item.name}{made_up}[/bold]", "", "", "", "", "")
+            table.add_row(f"[bold]{one.item.name}{made_up}[/bold]", *[""] * 6)
         for i, verdict in enumerate(one.verdicts, 1):
             tone = COLOURS.get(verdict.verdict, "default")
             word = verdict.why if verdict.verdict in ("faster", "slower") else verdict.verdict
@@ -205,10 +209,15 @@ def _show(console: Console, paper: Paper, made: Sequence[Made]) -> None:
                 verdict.paper,
                 "" if verdict.z is None else f"{verdict.z:+.1f}",
                 "" if verdict.percent is None else f"{verdict.percent:+.1f}",
+                "" if verdict.replications is None else str(verdict.replications),
                 f"[{tone}]{word}[/{tone}]",
                 end_section=i == len(one.verdicts),
             )
     console.print(table)
+    for one in made:
+        for verdict in one.verdicts:
+            if verdict.verdict in TONES["bad"] and verdict.why:
+                console.print(f"[bold]{one.item.name}, {escape(verdict.what)}:[/bold] {escape(verdict.why)}")
 
 
 def _tell_costs(console: Console, paper: Paper, names: Sequence[str], store: Store, workers: int) -> None:

@@ -50,7 +50,7 @@ def study(
     cells = plan.cells()
     for picture in plan.pictures.values():
         rehearse(picture, cells)
-    place = folder(out / file.stem)
+    place = folder(out / (file.stem if scale is None else f"{file.stem}-{scale}"))
     kept = Store(store or out / "store")
     console = Console(stderr=output is not Output.TABLE)
     compute(console, cells, kept, workers=workers, engine=engine, estimate=estimate)
@@ -83,6 +83,6 @@ def _table(title: str, rows: list[dict[str, object]]) -> Table:
         mean, se, seconds = (float(str(row[name])) for name in ("mean", "se", "seconds"))
         table.add_row(
             *(escape(str(row[name])) for name in ("run", "market", "label")), str(row["d"]), f"{row['T']:,}",
-            str(row["replications"]), amount(mean), amount(se), f"{1e3 * seconds:,.1f}",
+            str(row["replications"]), amount(mean), amount(se) if se == se else "", f"{1e3 * seconds:,.1f}",
         )  # fmt: skip
     return table

@@ -83,10 +83,12 @@ def compute(
                 execute(first, store, workers=workers, engine=engine, progress=lambda n, _: advance(n, float(n)))
             left = [item for item in outstanding(cells, store) if item.missing]
         count, cost = sum(len(item.missing) for item in left), sum(item.cost for item in left)
-        where = "of computing, on a cluster" if engine else f"on {processes(workers)} processes"
+        where = "of computing, on a cluster" if engine else f"on {processes(workers)} idle cores"
+        done = sum(cell.replications for cell in {cell.key: cell for cell in cells}.values()) - count
         wall = cost if engine else cost / processes(workers)
         console.print(
-            f"{count:,} replications of {len(left)} cells to do: about {duration(wall)} {where}.", highlight=False
+            f"{count:,} replications of {len(left)} cells to do ({done:,} done): about {duration(wall)} {where}.",
+            highlight=False,
         )
         if not estimate and left:
             with _bar(console, "simulating", count, cost) as advance:

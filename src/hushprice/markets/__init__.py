@@ -41,13 +41,26 @@ def build(name: str, /, **options: Any) -> Market:
     2
     """
     maker = get(name)
-    takes = inspect.signature(maker).parameters
-    if "horizon" not in takes:
-        options.pop("horizon", None)
+    known = options_of(maker)
+    for option in options:
+        if option not in known and option != "horizon":
+            raise unknown(f"option of the market {name}", option, known)
     try:
-        return maker(**options)
+        return maker(**{key: value for key, value in options.items() if key in known})
     except TypeError as problem:
         raise InvalidInput(f"The market {name} cannot be made: {problem}.") from None
+
+
+def options_of(maker: Callable[..., Market]) -> list[str]:
+    """The options a market takes: those of its maker, and of any market if it passes them on.
+
+    >>> options_of(s1)
+    ['dim', 'family', 'prices', 'cost', 'public']
+    """
+    takes = inspect.signature(maker).parameters.values()
+    own = [p.name for p in takes if p.kind is not p.VAR_KEYWORD]
+    passes_on = any(p.kind is p.VAR_KEYWORD for p in takes)
+    return own + [name for name in ("family", "prices", "cost", "public") if passes_on and name not in own]
 
 
 __all__ = [

@@ -58,7 +58,7 @@ PUBLISHED = {
 """What is published of the real file; :meth:`Loans.facts` has the same of any other."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Loans:
     """Loan applications, and what follows from them.
 
@@ -78,6 +78,9 @@ class Loans:
     means: Array
     payment: Array
     truth: Array | None = None
+
+    def __repr__(self) -> str:
+        return f"<Loans {self.name}: {len(self.z):,} applications, {len(self.rows):,} kept>"
 
     @cached_property
     def fitted(self) -> Fit:

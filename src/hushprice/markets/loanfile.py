@@ -85,7 +85,8 @@ def _numbers(name: str, texts: list[str | None]) -> Array:
         what = "missing" if first is None else f"{first[:40]!r}"
         raise InvalidInput(
             f"The column {name!r} has {bad.size} values that are missing or no numbers, the first in row "
-            f"{bad[0] + 1}: {what}. Complete these rows or leave them out."
+            f"{bad[0] + 1}: {what}. {'apply is 1 for a loan taken up, or 0.' if name == 'apply' else ''}"
+            f"{'' if name == 'apply' else 'Complete these rows or leave them out.'}"
         )
     return values
 

@@ -46,6 +46,22 @@ class Made:
     tables: Sequence[Table]
     verdicts: Sequence[Verdict]
 
+    @property
+    def finished(self) -> bool:
+        """Whether every cell has all the replications wanted."""
+        whole = all(result.replications == cell.replications for cell, result in self.found)
+        return whole and len(self.found) == self.wanted
+
+    @property
+    def progress(self) -> str:
+        """How much of it there is."""
+        cells = f"{len(self.found)} of {self.wanted} cells"
+        if not self.found:
+            return cells
+        most = max(cell.replications for cell, _ in self.found)
+        have = counted(result for _, result in self.found)
+        return f"{cells}, {have} replications each" + ("" if self.finished else f" of {most}")
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Paper:

@@ -10,7 +10,7 @@ from typing import Any
 from hushprice.paper.items import Made, Paper
 from hushprice.paper.verdicts import Verdict
 from hushprice.plots import Picture, Section, Table, duration, markdown, page
-from hushprice.studies import Store, counted, processes
+from hushprice.studies import Store, processes
 
 READING = (
     "A number agrees when it lies within 3 standard errors (se) of the paper's. Both have one: ours from the jackknife "
@@ -45,13 +45,14 @@ class Report:
 
 
 def report(paper: Paper, made: Sequence[Made], store: Store, *, command: str) -> Report:
-    """Everything that was made. ``command`` is what made it."""
-    sections = [_overview(made), *(_section(one, paper) for one in made), _slips(paper), _cost(made)]
+    """Everything that was made. ``command`` is what makes it whole."""
+    shown = [one for one in made if one.found or not one.wanted]
+    sections = [_overview(made), *(_section(one, paper) for one in shown), _slips(paper), _cost(made)]
     cells = [cell for one in made for cell, _ in one.found]
     revisions = store.revisions(cells)
     lead = (
         f"{len(made)} figures and tables of Zhao, Jiang and Yu, {paper.study.title}, at scale {paper.scale}.",
-        f"Made by: {command} (hushprice {', '.join(revisions) or 'without simulations'}).",
+        f"To make or complete it: {command}. Results of hushprice {', '.join(revisions) or '(none simulated)'}.",
     )
     return Report("The paper, reproduced", lead, sections)
 
@@ -60,7 +61,7 @@ def _overview(made: Sequence[Made]) -> Section:
     """All verdicts, counted, and those that differ."""
     everything = [verdict for one in made for verdict in one.verdicts]
     real, made_up = ([v for v in everything if v.synthetic is kind] for kind in (False, True))
-    unfinished = [f"{one.item.name} ({len(one.found)} of {one.wanted} cells)" for one in made if _partial(one)]
+    unfinished = [f"{one.item.name} ({one.progress})" for one in made if not one.finished]
     text = [f"{len(real)} published numbers and comparisons: {_counts(real)}.", READING]
     if made_up:
         text.append(f"{len(made_up)} more of the auto loans: {_counts(made_up)}. {SYNTHETIC}")
@@ -75,10 +76,6 @@ def _counts(told: Sequence[Verdict]) -> str:
     return ", ".join(f"{n} {word}" for word, n in Counter(verdict.verdict for verdict in told).most_common())
 
 
-def _partial(one: Made) -> bool:
-    return len(one.found) < one.wanted
-
-
 def _section(one: Made, paper: Paper) -> Section:
     item = one.item
     text = [item.where]
@@ -86,16 +83,14 @@ def _section(one: Made, paper: Paper) -> Section:
         text.append(SYNTHETIC)
     if one.wanted:
         spent = sum(float(result.seconds.sum()) for _, result in one.found)
-        cells = f"{len(one.found)} of {one.wanted} cells"
         grid = [sorted({getattr(r, name) for _, r in one.found}) for name in ("dim", "horizon")]
         d, T = (", ".join(f"{n:,}" for n in numbers) for numbers in grid)
-        many = counted(result for _, result in one.found)
-        text.append(f"{cells}, {many} replications each, {duration(spent)} of computing. d = {d}; T = {T}.")
+        text.append(f"{one.progress}; {duration(spent)} of computing. d = {d}; T = {T}.")
     tables = list(one.tables)
     if one.verdicts:
         tables.append(_table(one.verdicts, "Published and ours"))
     pictures = [
-        Picture(figure, alt=f"{item.title}, our version of {item.where}", caption=item.title, name=name)
+        Picture(figure, alt=f"{item.title}, our version of {item.where}", name=name)
         for name, figure in one.pictures.items()
     ]
     return Section(
@@ -139,7 +134,7 @@ def cost_rows(made: Sequence[Made]) -> list[dict[str, Any]]:
             "item": one.item.name,
             "cells": one.wanted,
             "replications": sum(result.replications for _, result in one.found),
-            "hours of computing": sum(float(result.seconds.sum()) for _, result in one.found) / 3600.0,
+            "computing": duration(sum(float(result.seconds.sum()) for _, result in one.found)),
         }
         for one in made
         if one.wanted

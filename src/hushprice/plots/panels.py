@@ -197,7 +197,9 @@ def _check(cells: Cells) -> None:
     seen = set()
     for label, r in cells:
         if (label, r.dim, r.horizon) in seen:
-            raise InvalidInput(f"There are two results for {label!r} at d = {r.dim}, T = {r.horizon}.")
+            worlds = sorted({result.market for _, result in cells})
+            several = f" A panel shows one market, not {' and '.join(worlds)}." if len(worlds) > 1 else ""
+            raise InvalidInput(f"There are two results for {label!r} at d = {r.dim}, T = {r.horizon}.{several}")
         seen.add((label, r.dim, r.horizon))
 
 

@@ -39,8 +39,11 @@ def rehearse(picture: Picture, cells: Sequence[Cell]) -> None:
     found = [(cell, _invented(cell)) for cell in cells]
     hint = "A panel chooses its cells by runs, markets, labels, dims and horizons."
     for panel in picture.panels:
-        if not _chosen(panel, found):
+        chosen = _chosen(panel, found)
+        if not chosen:
             raise InvalidInput(f"The {panel.panel} panel of the picture {picture.name} chooses no cells. {hint}")
+        if panel.panel == "paths" and min(len(result.checkpoints) for _, result in chosen) < 2:
+            raise InvalidInput(f"The paths of the picture {picture.name} need runs with checkpoints = 2 or more.")
     try:
         figure = draw(picture, found)
         if figure is not None:
@@ -62,9 +65,20 @@ def _chosen(panel: Panel, found: Found) -> list[tuple[str, Result]]:
     return sorted(cells, key=lambda pair: places.get(pair[0], 0))
 
 
+def _title(cells: Sequence[tuple[str, Result]]) -> str | None:
+    """What all cells of a panel share: market, d and T."""
+    results = [result for _, result in cells]
+    worlds, dims, horizons = ({getattr(r, name) for r in results} for name in ("market", "dim", "horizon"))
+    parts = [*worlds] if len(worlds) == 1 else []
+    parts += [f"d = {n}" for n in dims if len(dims) == 1]
+    parts += [f"T = {n:,}" for n in horizons if len(horizons) == 1]
+    return ", ".join(parts) or None
+
+
 def _draw_panel(panel: Panel, cells: list[tuple[str, Result]], partial_results: bool, axes: Axes) -> None:
     try:
-        panels.PANELS[panel.panel](cells, axes, **panel.options)
+        options: dict[str, Any] = {"title": _title(cells), **panel.options}
+        panels.PANELS[panel.panel](cells, axes, **options)
     except InvalidInput:
         if not partial_results:
             raise

@@ -45,7 +45,7 @@ NUMBERS = 1
 """Goes up when the same words give other numbers, so that results kept from before are not taken for new ones."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Cell:
     """One policy in one market at one d and T, replicated: what the store keeps results of."""
 
@@ -54,6 +54,11 @@ class Cell:
     word: str
     work: Piece  # all its replications
     source: str = ""  # a hash of code from outside the package; its own is covered by NUMBERS
+
+    def __repr__(self) -> str:
+        work = self.work
+        where = f"{work.market.name}, d={work.market.dim}, T={work.horizon}"
+        return f"<Cell {self.run}: {self.label} in {where}, {self.replications} replications>"
 
     @property
     def replications(self) -> int:
@@ -231,6 +236,10 @@ class Study:
         """A study from plain data."""
         known = ("title", "seed", "replications", "checkpoints", "scales", "runs", "pictures")
         _only(known, data, source)
+        takes = [f.name for f in fields(Run) if f.name not in ("name", "options")]
+        for name, given in _table(data, "runs", source).items():
+            if isinstance(given, dict):
+                _only([*takes, "scales"], given, f"the run {name} of {source}")
         _scale_known(data, scale, source)
         common = {key: data[key] for key in ("seed", "replications", "checkpoints") if key in data}
         wide = _table(_table(data, "scales", source), scale, source) if scale else {}
@@ -241,7 +250,6 @@ class Study:
             own = {key: value for key, value in given.items() if key != "scales"}
             narrow = _table(_table(given, "scales", source), scale, source) if scale else {}
             merged = common | own | wide | narrow
-            takes = [f.name for f in fields(Run) if f.name not in ("name", "options")]
             _only(takes, merged, f"the run {name} of {source}")
             if missing := [key for key in ("market", "policies", "horizons") if key not in merged]:
                 raise InvalidInput(f"The run {name} of {source} needs {', '.join(missing)}.")

@@ -157,12 +157,15 @@ def load_policies(file: Path | None) -> None:
         raise InvalidInput(f"{file} is not a Python file: its name must end in .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
+    folder = str(file.resolve().parent)
+    sys.path.insert(0, folder)  # modules beside it can be imported
     try:
         spec.loader.exec_module(module)
     except Exception as problem:
         raise InvalidInput(f"{file} failed to load: {type(problem).__name__}: {problem}") from problem
     finally:
         del sys.modules[spec.name]
+        sys.path.remove(folder)
     _loaded[spec.name] = _beside(file)
 
 
