@@ -168,7 +168,7 @@ def report_command(
     write_text(target, told.markdown() if markdown else told.html())
     if markdown:
         for one in made:
-            _write(one, place, paths=False)
+            _write(one, place, brief=True)
     console = Console()
     tell_damage(console, kept)
     missing = [one.item.name for one in made if not one.finished]
@@ -177,14 +177,14 @@ def report_command(
     console.print(f"The report is [bold]{escape(str(target))}[/bold].")
 
 
-def _write(one: Made, place: Path, *, paths: bool = True) -> None:
-    """Pictures and CSV files of an item."""
+def _write(one: Made, place: Path, *, brief: bool = False) -> None:
+    """Pictures and CSV files of an item; brief: small pictures, no paths."""
     for name, figure in one.pictures.items():
-        plots.save(figure, place / f"{name}.png")
+        plots.save(figure, place / f"{name}.png", dpi=100 if brief else 160)
     name = one.item.name
     rows = cell_rows(one.found) or [dict(row) for table in one.tables for row in table.rows]
     write_rows(place / f"{name}.csv", rows)
-    if paths:
+    if not brief:
         write_rows(place / f"{name}-paths.csv", path_rows(one.found))
     write_rows(place / f"{name}-verdicts.csv", [verdict.row() for verdict in one.verdicts])
 

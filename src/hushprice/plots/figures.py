@@ -36,11 +36,11 @@ def check_file(path: str | PathLike[str]) -> Path:
     return target
 
 
-def save(figure: Figure, path: str | PathLike[str]) -> Path:
+def save(figure: Figure, path: str | PathLike[str], *, dpi: int = 160) -> Path:
     """Write a figure as PNG, SVG or PDF, by the ending of its name."""
     target = check_file(path)
     try:
-        figure.savefig(target, dpi=160, metadata={"Date": None} if target.suffix.lower() == ".svg" else None)
+        figure.savefig(target, dpi=dpi, metadata={"Date": None} if target.suffix.lower() == ".svg" else None)
     except OSError as problem:
         raise HushpriceError(f"The picture {target} cannot be written: {problem.strerror}.") from problem
     return target
