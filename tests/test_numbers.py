@@ -1,6 +1,6 @@
 """The numbers themselves: results kept in a store are found again by what they depend on, and on NUMBERS.
 
-If this test fails because a policy, market or stream was changed on purpose, raise ``hushprice.studies.spec.NUMBERS``
+If this test fails because a policy, market or stream was changed on purpose, raise ``hushprice.studies.cells.NUMBERS``
 and write the numbers anew: ``python -m tests.test_numbers``.
 """
 
@@ -16,7 +16,7 @@ import hushprice as hp
 from hushprice.paper import Paper
 from hushprice.simulation import Simulated
 from hushprice.studies import market_from, policy_from
-from hushprice.studies.spec import NUMBERS
+from hushprice.studies.cells import NUMBERS
 from tests.conftest import make_policy
 
 KEPT = Path(__file__).parent / "numbers.json"

@@ -1,8 +1,9 @@
 """Studies: policies over a grid of markets, dimensions and horizons, as data; kept, resumed, drawn."""
 
+from hushprice.studies.cells import Cell, Run
 from hushprice.studies.execute import Left, execute, outstanding, pilots, processes, results
 from hushprice.studies.pictures import Found, cell_rows, counted, draw, path_rows, rehearse
-from hushprice.studies.spec import Cell, Choice, Panel, Picture, Run, Study, load_toml, picture_of
+from hushprice.studies.spec import Choice, Panel, Picture, Study, load_toml, picture_of
 from hushprice.studies.store import Store, revision
 from hushprice.studies.words import Setup, market_from, policy_from
 

@@ -15,7 +15,7 @@ import joblib
 import numpy as np
 
 from hushprice.simulation import Piece, Result, run_pieces, workers_of
-from hushprice.studies.spec import Cell
+from hushprice.studies.cells import Cell
 from hushprice.studies.store import Store
 
 PIECE = 8.0  # seconds of work that are sent at once, and lost when a run is killed

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from hushprice.errors import InvalidInput
 from hushprice.plots import panels
 from hushprice.simulation import Outcome, Result
-from hushprice.studies.spec import Cell, Panel, Picture
+from hushprice.studies.cells import Cell
+from hushprice.studies.spec import Panel, Picture
 
 Found = Sequence[tuple[Cell, Result]]
 

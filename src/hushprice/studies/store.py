@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.simulation import Outcome, Result
-from hushprice.studies.spec import Cell
+from hushprice.studies.cells import Cell
 from hushprice.version import __version__
 
 COLUMNS = ("revenue", "exploration", "seconds")
