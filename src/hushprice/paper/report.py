@@ -104,11 +104,11 @@ def _table(told: Sequence[Verdict], caption: str, *, item: bool = False) -> Tabl
         row: dict[str, Any] = {"item": verdict.item} if item else {}
         row |= {
             "what": verdict.what,
+            "verdict": verdict.verdict,
             "ours": f"{verdict.ours} (synthetic)" if verdict.synthetic else verdict.ours,
             "paper": verdict.paper,
             "difference": _difference(verdict),
             "n": verdict.replications,
-            "verdict": verdict.verdict,
             "why": verdict.why,
         }
         rows.append(row)
