@@ -191,8 +191,8 @@ def test_judgement() -> None:
     assert word == "agrees"
     assert judge(0.52, 0.001, 500, "0.50", 500)[2] == "close"
     assert judge(0.60, 0.001, 500, "0.50", 500)[2] == "differs"
-    assert judge(3.5, 0.1, 500, "3..4", 500) == (0.0, 0.0, "close")  # inside, but with an error of a sixth
-    assert judge(3.5, 0.01, 500, "3..4", 500) == (0.0, 0.0, "agrees")
+    assert judge(3.5, 0.1, 500, "3..4", 500) == (0.0, 0.0, "agrees")
+    assert judge(3.5, 0.4, 20, "3..4", 500) == (0.0, 0.0, "close")  # inside, but hardly known
     assert judge(2.0, 0.1, 500, "3..4", 500)[1] == pytest.approx(-100 / 3)
     assert judge(6.0, 0.1, 500, "3..4", 500)[1] == pytest.approx(50.0)
     assert judge(0.52, math.nan, 1, "0.50", 500)[::2] == (None, "close")

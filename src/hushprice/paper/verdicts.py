@@ -4,7 +4,8 @@ The paper's number is taken to have the standard error of 500 replications like 
 
     z = (ours - paper) / s,    s^2 = se^2 (1 + n / 500) + unit^2 / 12
 
-    agrees           |z| <= 3, or what is as sure by Student's t, and that is not more than a tenth of the number
+    agrees           |z| <= 3, or what is as sure by Student's t; of less than 100 replications only if that is not more
+                     than a tenth of the number
     close            within 5%; of a claim about every cell: true of most
     too few          neither, but there are too few replications to tell
     differs          none of these; ``why`` says why
@@ -30,8 +31,8 @@ from hushprice.simulation import Result
 from hushprice.studies import Choice, Found
 
 NEAR = 0.05  # a relative difference that is close
-COARSE = 0.1  # a relative uncertainty at which nothing can be said to agree
-ENOUGH = 100  # replications for a spread, which a few of them decide
+COARSE = 0.1  # a relative uncertainty at which, with few replications, nothing can be said to agree
+ENOUGH = 100  # replications that are not few
 Entry = Mapping[str, Any]
 
 
@@ -87,7 +88,7 @@ def judge(value: float, se: float, n: int, text: str, published: int) -> tuple[f
     reach = sure(n) * s
     if abs(gap) > reach:
         return gap / s, percent, "close" if close else "differs"
-    coarse = reach > max(COARSE * abs(near), unit)
+    coarse = n < ENOUGH and reach > max(COARSE * abs(near), unit)
     return gap / s, percent, "agrees" if not coarse else "close" if close else "too few"
 
 
