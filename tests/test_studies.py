@@ -520,6 +520,41 @@ def test_the_command_writes_what_it_says(tmp_path: Path) -> None:
     assert [row["mean"] for row in again] == [row["mean"] for row in rows]
 
 
+def test_a_loaded_policy_may_import_what_lies_beside_it(tmp_path: Path) -> None:
+    """In workers, too; and the store notices when that changes."""
+    (tmp_path / "besides_me.py").write_text("DAYS = 20\n", encoding="utf-8")
+    (tmp_path / "mine.py").write_text(
+        """
+from dataclasses import dataclass
+from typing import ClassVar
+import besides_me
+import hushprice as hp
+
+@hp.policies.register
+@dataclass(frozen=True, kw_only=True)
+class Mine(hp.policies.EpisodePolicy):
+    name: ClassVar[str] = "mine"
+    def episode(self, q):
+        return besides_me.DAYS, 100
+""",
+        encoding="utf-8",
+    )
+    text = '[runs.r]\nmarket = "s1"\npolicies = ["mine"]\nhorizons = [300]\nreplications = 3\n'
+    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
+
+    def regret() -> str:
+        words = ["study", "study.toml", "--load", "mine.py", "--workers", "2", "--csv"]
+        program = [sys.executable, "-c", "from hushprice.cli import main; main()", *words]
+        done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        return next(csv.DictReader(done.stdout.splitlines()))["mean"]
+
+    first = regret()
+    assert regret() == first
+    (tmp_path / "besides_me.py").write_text("DAYS = 60\n", encoding="utf-8")
+    assert regret() != first
+
+
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     """A real process, killed without warning as soon as some results are kept."""
     file = tmp_path / "mine.toml"

@@ -158,14 +158,14 @@ def load_policies(file: Path | None) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     folder = str(file.resolve().parent)
-    sys.path.insert(0, folder)  # modules beside it can be imported
+    if folder not in sys.path:
+        sys.path.append(folder)  # for modules beside it, here and in workers, who take this path over
     try:
         spec.loader.exec_module(module)
     except Exception as problem:
         raise InvalidInput(f"{file} failed to load: {type(problem).__name__}: {problem}") from problem
     finally:
         del sys.modules[spec.name]
-        sys.path.remove(folder)
     _loaded[spec.name] = _beside(file)
 
 
