@@ -232,6 +232,8 @@ def test_lower_is_paired_and_reversed_beyond_chance_only() -> None:
     assert lower(_result(100 + 30 * noise), a, "sd") < -3
     assert lower(_result(2 * np.full(9, 5.0), horizon=40), _result(np.full(9, 5.0), horizon=10), "a round") > 3
     assert lower(a, b, "seconds") > 3
+    rare = np.append(noise, 1000.0)  # a run that the other has not come to
+    assert lower(_result(noise), _result(rare), "sd") == 0.0
 
 
 def test_scores_are_normal_when_there_is_no_difference() -> None:

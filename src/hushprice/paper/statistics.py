@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
 from hushprice.errors import Array, InvalidInput
@@ -43,7 +44,11 @@ def jackknife(statistic: Callable[[Sequence[Result]], float], cells: Sequence[Re
 
 
 def _without(result: Result, k: int, groups: int) -> Result:
-    keep = np.arange(result.replications) % groups != k
+    return _kept(result, np.arange(result.replications) % groups != k)
+
+
+def _kept(result: Result, keep: npt.NDArray[np.bool_]) -> Result:
+    """Some of the replications."""
     return replace(
         result, paths=result.paths[keep], revenue=result.revenue[keep], exploration=result.exploration[keep],
         seconds=result.seconds[keep],
@@ -107,7 +112,8 @@ def lower(a: Result, b: Result, measure: str) -> float:
     """
     n = min(a.replications, b.replications)
     if measure == "sd":
-        gap, se, n = jackknife(lambda some: spread(some[0].regret) - spread(some[1].regret), [a, b])
+        alike = [_kept(result, np.arange(result.replications) < n) for result in (a, b)]  # rare runs decide a spread
+        gap, se, n = jackknife(lambda some: spread(some[0].regret) - spread(some[1].regret), alike)
     elif measure in ("other customers", "a round"):
         one_a, one_b = (r.regret / (r.horizon if measure == "a round" else 1) for r in (a, b))
         gap = float(one_a.mean() - one_b.mean())
