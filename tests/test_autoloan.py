@@ -19,8 +19,9 @@ from hushprice.errors import InvalidInput
 from hushprice.estimation import design, fit
 from hushprice.markets import autoloan, loans, write_standin
 from hushprice.markets import standin as recipes
-from hushprice.markets.autoloan import NAME, PUBLISHED, SYNTHETIC, contexts_over_means, loan_price
+from hushprice.markets.autoloan import NAME, PUBLISHED, SYNTHETIC
 from hushprice.markets.loanfile import read_columns
+from hushprice.markets.standin import contexts_over_means, loan_price
 
 module = importlib.import_module("hushprice.markets.autoloan")  # the package has a function of that name
 

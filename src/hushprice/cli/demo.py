@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 
 from hushprice import plots
 from hushprice.cli.options import SeedOption, Workers
 from hushprice.cli.show import Output, progress_bar, show
-from hushprice.errors import HushpriceError, InvalidInput
+from hushprice.cli.working import Out, folder, write_text
 from hushprice.simulation import compare
 from hushprice.studies.words import Setup
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for pictures and tables.")] = Path("hushprice-demo"),
+    out: Out = Path("hushprice-demo"),
     seed: SeedOption = 0,
     workers: Workers = -1,
 ) -> None:
     """Compare the policies on three markets: tables, pictures, JSON and CSV, in about a minute."""
     console = Console()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InvalidInput(f"The folder {out} cannot be made: {problem.strerror}. Pass another with --out.") from None
+    folder(out)
     stories: tuple[tuple[str, dict[str, Any], int, list[str], str], ...] = (
         (
             "wide",
@@ -70,11 +66,8 @@ def demo(
             )
         show(console, results, Output.TABLE)
         plots.save(plots.overview(results), out / f"{name}.png")
-        try:
-            (out / f"{name}.json").write_text(results.to_json() + "\n", encoding="utf-8")
-            (out / f"{name}.csv").write_text(results.to_csv(), encoding="utf-8")
-        except OSError as problem:
-            raise HushpriceError(f"The results cannot be written to {out}: {problem.strerror}.") from problem
+        write_text(out / f"{name}.json", results.to_json() + "\n")
+        write_text(out / f"{name}.csv", results.to_csv())
     console.print(
         "\nRegret is revenue lost against knowing demand. 'fixed-price' is the best single price, known in advance; "
         "'semi-myopic' varies every price a little, so all its rounds count as explored. 'epsilon' is what one private "

@@ -105,7 +105,7 @@ def run(
     check_where(workers, engine)
     paper = Paper(scale=scale.value, loan_file=loan_file, replications=replications)
     items = paper.chosen(names)
-    cells = [cell for item in items for cell in paper.cells(item)]
+    cells = paper.cells(*items)
     place = folder(out / f"paper-{scale.value}")
     kept = Store(store or out / "store")
     console = Console(stderr=output is not Output.TABLE)
@@ -114,7 +114,8 @@ def run(
     if estimate:
         _tell_costs(console, paper, names, kept, workers)
         return
-    made = [paper.make(item, complete(paper.cells(item), results(paper.cells(item), kept))) for item in items]
+    found = {cell.key: result for cell, result in complete(cells, results(cells, kept))}
+    made = [paper.make(item, [(cell, found[cell.key]) for cell in paper.cells(item)]) for item in items]
     for one in made:
         _write(one, place)
     told = [verdict for one in made for verdict in one.verdicts]
@@ -159,7 +160,11 @@ def report_command(
         )
     place = folder(out / f"paper-{scale.value}")
     kept = Store(where)
-    made = [paper.make(item, results(paper.cells(item), kept, partial=True), partial=True) for item in items]
+    found = {cell.key: result for cell, result in results(paper.cells(*items), kept, partial=True)}
+    made = [
+        paper.make(item, [(cell, found[cell.key]) for cell in paper.cells(item) if cell.key in found], partial=True)
+        for item in items
+    ]
     command = " ".join(["hushprice paper run", *(names or ["all"]), "--scale", scale.value])
     command += "" if replications is None else f" --replications {replications}"
     command += "" if loan_file is None else f" --loan-file {loan_file.name}"

@@ -32,13 +32,13 @@ from hushprice.markets.standin import (
     BETA,
     COLUMNS,
     COVARIATES,
-    MONTHLY_RATE,
     NORM_LIMIT,
     OPTIMAL_PRICES,
     ROWS,
     SENSITIVITY_LIMIT,
     Columns,
-    annuity,
+    contexts_over_means,
+    loan_price,
     standin,
 )  # fmt: skip
 
@@ -217,25 +217,6 @@ def _table(name: str, columns: Columns, truth: Array | None = None) -> Loans:
     _check_prices(price, columns["Amount_Approved"])
     z, means = contexts_over_means(columns)
     return Loans(name=name, apply=columns["apply"], price=price, z=z, means=means, payment=columns["mp"], truth=truth)
-
-
-# -- the steps of the preprocessing ---------------------------------------------------------------------------
-
-
-def loan_price(mp: Array, term: Array, amount: Array) -> Array:
-    """p = (mp sum_{i=1}^{term} 1.0012^-i - amount) / 1000.
-
-    >>> loan_price(np.array([600.0]), np.array([60.0]), np.array([30_000.0])).round(3)
-    array([4.714])
-    """
-    return (mp * annuity(term, MONTHLY_RATE) - amount) / 1000.0
-
-
-def contexts_over_means(columns: Columns) -> tuple[Array, Array]:
-    """(z, means): the covariates, each divided by its mean."""
-    raw = np.column_stack([columns[name] for name in COVARIATES])
-    means = raw.mean(axis=0)
-    return np.ascontiguousarray(raw / means), means
 
 
 def _demand(z: Array, price: Array, apply: Array) -> Fit:

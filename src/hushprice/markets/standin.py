@@ -170,8 +170,8 @@ def _priced(recipe: Recipe, rng: np.random.Generator, columns: Columns) -> Colum
     dollars = PAYMENT_MEAN / payment.mean()
     amount, mp = np.round(dollars * share), np.round(dollars * payment, 2)
     columns = {**columns, "Amount_Approved": amount, "mp": mp}
-    z = np.column_stack([columns[name] / columns[name].mean() for name in COVARIATES])
-    price = (mp * annuity(term, MONTHLY_RATE) - amount) / 1000.0
+    z, _ = contexts_over_means(columns)
+    price = loan_price(mp, term, amount)
     accept = as_family("logistic").mean(z @ ALPHA - z @ BETA * price)
     return {**columns, "apply": (rng.random(n) < accept).astype(np.float64)}
 
@@ -184,3 +184,19 @@ def annuity(term: Array, rate: float | Array) -> Array:
     """
     value: Array = -np.expm1(-term * np.log1p(rate)) / rate
     return value
+
+
+def loan_price(mp: Array, term: Array, amount: Array) -> Array:
+    """p = (mp sum_{i=1}^{term} 1.0012^-i - amount) / 1000.
+
+    >>> loan_price(np.array([600.0]), np.array([60.0]), np.array([30_000.0])).round(3)
+    array([4.714])
+    """
+    return (mp * annuity(term, MONTHLY_RATE) - amount) / 1000.0
+
+
+def contexts_over_means(columns: Columns) -> tuple[Array, Array]:
+    """(z, means): the covariates, each divided by its mean."""
+    raw = np.column_stack([columns[name] for name in COVARIATES])
+    means = raw.mean(axis=0)
+    return np.ascontiguousarray(raw / means), means

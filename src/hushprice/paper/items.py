@@ -19,6 +19,7 @@ from hushprice.paper.verdicts import Verdict
 from hushprice.plots.page import Table
 from hushprice.plots.panels import figure, histogram
 from hushprice.studies import Cell, Choice, Found, Picture, Study, counted, draw, load_toml, picture_of
+from hushprice.studies.spec import check_keys
 
 SCALES = ("quick", "full")
 
@@ -45,6 +46,11 @@ class Made:
     pictures: Mapping[str, Figure]
     tables: Sequence[Table]
     verdicts: Sequence[Verdict]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of computing in it."""
+        return sum(float(result.seconds.sum()) for _, result in self.found)
 
     @property
     def finished(self) -> bool:
@@ -110,9 +116,7 @@ class Paper:
 
     def _item(self, name: str, given: Mapping[str, Any]) -> Item:
         like = self.data["items"][given["like"]] if "like" in given else given
-        known_keys = ("where", "title", "market", "like", "also", "pictures", "made")
-        if odd := [key for key in given if key not in known_keys]:
-            raise unknown(f"key of the item {name}", odd[0], known_keys)
+        check_keys(("where", "title", "market", "like", "also", "pictures", "made"), given, f"the item {name}")
         only = {"markets": [given["market"]]} if "market" in given else {}
         pictures = []
         for i, one in enumerate(like.get("pictures", ())):
@@ -147,8 +151,11 @@ class Paper:
                 raise unknown("figure or table", name, [*self.items, "all"])
         return [item for name, item in self.items.items() if name in names or "all" in names]
 
-    def cells(self, item: Item) -> list[Cell]:
-        """The cells an item needs."""
+    def cells(self, *items: Item) -> list[Cell]:
+        """The cells these items need, each once: those of the first item first."""
+        return list(dict.fromkeys(cell for item in items for cell in self._needs(item)))
+
+    def _needs(self, item: Item) -> list[Cell]:
         found = []
         for name in self.study.runs:
             if any(name in choice.runs for choice in item.choices):

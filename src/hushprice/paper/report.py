@@ -82,10 +82,9 @@ def _section(one: Made, paper: Paper) -> Section:
     if paper.synthetic(item):
         text.append(SYNTHETIC)
     if one.wanted:
-        spent = sum(float(result.seconds.sum()) for _, result in one.found)
         grid = [sorted({getattr(r, name) for _, r in one.found}) for name in ("dim", "horizon")]
         d, T = (", ".join(f"{n:,}" for n in numbers) for numbers in grid)
-        text.append(f"{one.progress}; {duration(spent)} of computing. d = {d}; T = {T}.")
+        text.append(f"{one.progress}; {duration(one.seconds)} of computing. d = {d}; T = {T}.")
     tables = list(one.tables)
     if one.verdicts:
         tables.append(_table(one.verdicts, "Published and ours"))
@@ -127,14 +126,14 @@ def _slips(paper: Paper) -> Section:
     return Section("Where the text is wrong or silent", "slips", tables=(Table(rows, "The paper's slips"),))
 
 
-def cost_rows(made: Sequence[Made]) -> list[dict[str, Any]]:
+def _cost_rows(made: Sequence[Made]) -> list[dict[str, Any]]:
     """What each item took, one row an item; a cell that several share counts in each."""
     return [
         {
             "item": one.item.name,
             "cells": one.wanted,
             "replications": sum(result.replications for _, result in one.found),
-            "computing": duration(sum(float(result.seconds.sum()) for _, result in one.found)),
+            "computing": duration(one.seconds),
         }
         for one in made
         if one.wanted
@@ -145,4 +144,4 @@ def _cost(made: Sequence[Made]) -> Section:
     unique = {cell.key: float(result.seconds.sum()) for one in made for cell, result in one.found}
     spent = sum(unique.values())
     text = f"{duration(spent)} of computing in all, about {duration(spent / processes(-1))} on this machine's cores."
-    return Section("What it took", "cost", text=(text,), tables=(Table(cost_rows(made), "Computing, by item"),))
+    return Section("What it took", "cost", text=(text,), tables=(Table(_cost_rows(made), "Computing, by item"),))

@@ -102,11 +102,11 @@ class Study:
     ) -> Study:
         """A study from plain data."""
         known = ("title", "seed", "replications", "checkpoints", "scales", "runs", "pictures")
-        _only(known, data, source)
+        check_keys(known, data, source)
         takes = [f.name for f in fields(Run) if f.name not in ("name", "options")]
         for name, given in _table(data, "runs", source).items():
             if isinstance(given, dict):
-                _only([*takes, "scales"], given, f"the run {name} of {source}")
+                check_keys([*takes, "scales"], given, f"the run {name} of {source}")
         _scale_known(data, scale, source)
         common = {key: data[key] for key in ("seed", "replications", "checkpoints") if key in data}
         wide = _table(_table(data, "scales", source), scale, source) if scale else {}
@@ -117,7 +117,7 @@ class Study:
             own = {key: value for key, value in given.items() if key != "scales"}
             narrow = _table(_table(given, "scales", source), scale, source) if scale else {}
             merged = common | own | wide | narrow
-            _only(takes, merged, f"the run {name} of {source}")
+            check_keys(takes, merged, f"the run {name} of {source}")
             if missing := [key for key in ("market", "policies", "horizons") if key not in merged]:
                 raise InvalidInput(f"The run {name} of {source} needs {', '.join(missing)}.")
             runs[name] = Run(name=name, **merged, options=options or {})
@@ -155,7 +155,7 @@ def picture_of(name: str, given: Any, runs: Mapping[str, Run], source: str) -> P
     check_name(f"The picture {name!r} of {source}", name)
     if not isinstance(given, dict) or not isinstance(given.get("panels"), list) or not given["panels"]:
         raise InvalidInput(f"{where} needs panels: a list such as [{{ panel = 'paths', runs = ['mine'] }}].")
-    _only(("title", "panels"), given, where)
+    check_keys(("title", "panels"), given, where)
     return Picture(
         name=name,
         title=str(given.get("title", name)),
@@ -171,7 +171,7 @@ def _panel(given: Any, runs: Mapping[str, Run], where: str) -> Panel:
     own = {f.name for f in fields(Panel)} - {"options"}
     options = {key: value for key, value in given.items() if key not in own}
     takes = [p for p in inspect.signature(PANELS[given["panel"]]).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    _only([*own, *(p.name for p in takes)], given, f"a {given['panel']} panel of {where}")
+    check_keys([*own, *(p.name for p in takes)], given, f"a {given['panel']} panel of {where}")
     if missing := [p.name for p in takes if p.default is p.empty and p.name not in options]:
         raise InvalidInput(f"A {given['panel']} panel of {where} needs {', '.join(missing)}.")
     for name, wanted in (("title", str), ("log", bool)):
@@ -224,7 +224,7 @@ def _table(data: Mapping[str, Any], name: str | None, source: str) -> dict[str, 
     return found
 
 
-def _only(known: Iterable[str], given: Iterable[str], where: str) -> None:
+def check_keys(known: Iterable[str], given: Iterable[str], where: str) -> None:
     """Refuse a key that nobody reads."""
     for key in given:
         if key not in known:
