@@ -75,9 +75,9 @@ def test_family(family: Family, check: Any) -> None:
 class _LeakyDevice(policies.Device):
     """Draws one number too many for every block, so that batch and live part ways; and leaves the range."""
 
-    def quote(self, params: policies.Params, z: Any, rng: np.random.Generator) -> policies.Quotes:
+    def quote(self, params: policies.Params, z: Any, rng: np.random.Generator, terms: Any = None) -> policies.Quotes:
         rng.random()
-        quotes = super().quote(params, z, rng)
+        quotes = super().quote(params, z, rng, terms)
         return dataclasses.replace(quotes, price=quotes.price + 3.0)
 
 

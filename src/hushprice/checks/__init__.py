@@ -8,19 +8,17 @@
 ...     check(policy)
 """
 
+from hushprice.checks.live import HORIZON, LiveLoop, run_batch, world_for
 from hushprice.checks.mechanisms import mechanism_checks
 from hushprice.checks.policies import (
-    HORIZON,
-    LiveLoop,
     PolicyCheck,
     check_batch_equals_live,
     check_prices_in_range,
     check_private_server_sees_no_raw_data,
     numbers_in,
     policy_checks,
-    run_batch,
-    world_for,
 )
+from hushprice.checks.terms import check_propensities, check_rules_are_met
 from hushprice.checks.worlds import check_market_draws, family_checks, market_checks
 
 __all__ = [
@@ -31,6 +29,8 @@ __all__ = [
     "check_market_draws",
     "check_prices_in_range",
     "check_private_server_sees_no_raw_data",
+    "check_propensities",
+    "check_rules_are_met",
     "family_checks",
     "market_checks",
     "mechanism_checks",

@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from hushprice import markets
+from hushprice.checks.live import HORIZON, LiveLoop, run_batch, world_for
 from hushprice.checks.refusal import refused
-from hushprice.errors import Array
+from hushprice.checks.terms import check_propensities, check_rules_are_met
 from hushprice.estimation import DRIFT_BOUND
-from hushprice.markets import Block, Market
 from hushprice.policies import Policy, Pricer, Records
-from hushprice.simulation import Trace, replicate, simulate, streams
+from hushprice.simulation import simulate
 
-HORIZON = 700
 PolicyCheck = Callable[[Policy], None]
 
 
@@ -34,47 +32,9 @@ def policy_checks() -> list[PolicyCheck]:
         check_private_server_sees_no_raw_data,
         check_config_round_trip,
         check_refuses_bad_input,
+        check_rules_are_met,
+        check_propensities,
     ]
-
-
-def world_for(policy: Policy) -> Market:
-    """A market that fits the policy."""
-    return markets.s1(dim=policy.dim, family=policy.family, cost=policy.cost, public=0.3)
-
-
-def run_batch(policy: Policy, market: Market, *, horizon: int = HORIZON, seed: int = 5) -> Trace:
-    """One replication by the simulation engine, with every price and outcome."""
-    trace = Trace(np.empty(horizon), np.empty(horizon))
-    last = np.array([horizon], dtype=np.int64)
-    replicate(policy, market, horizon=horizon, seed=seed, replication=0, checkpoints=last, trace=trace)
-    return trace
-
-
-class LiveLoop:
-    """The same customers as :func:`run_batch`, sold to one at a time."""
-
-    def __init__(self, policy: Policy, market: Market, *, horizon: int = HORIZON, seed: int = 5) -> None:
-        contexts, demand, exploration, privacy, choices, _ = streams(seed, 0)
-        who, what, agree = (np.random.default_rng(s) for s in (contexts, demand, choices))
-        blocks = list(market.blocks(who, what, horizon, choices=agree))
-        self.z = np.concatenate([block.z for block in blocks])
-        self.uniforms = np.concatenate([block.uniforms for block in blocks])
-        self.public = np.concatenate([block.public for block in blocks])
-        self.market, self.pricer = market, policy.start(seed=exploration, unsafe_privacy_seed=privacy)
-
-    def outcome(self, t: int, price: float) -> float:
-        """What customer t buys at this price."""
-        one = Block(self.market, self.z[t : t + 1], self.uniforms[t : t + 1])
-        return float(one.buy(slice(0, 1), np.array([price]))[0])
-
-    def run(self, start: int, stop: int) -> tuple[Array, Array]:
-        """Offer and observe at once, customers start to stop."""
-        prices, y = np.empty(stop - start), np.empty(stop - start)
-        for t in range(start, stop):
-            offer = self.pricer.offer(self.z[t], public=bool(self.public[t]))
-            prices[t - start], y[t - start] = offer.price, self.outcome(t, offer.price)
-            self.pricer.observe(offer, y[t - start])
-        return prices, y
 
 
 def check_batch_equals_live(policy: Policy) -> None:

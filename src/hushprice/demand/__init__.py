@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hushprice.demand.families import Family, Linear, Logistic, Poisson
+from hushprice.demand.rules import Rules, Segments, Terms, fresh
 from hushprice.errors import InvalidInput, unknown
 
 FAMILIES: dict[str, type[Family]] = {cls.name: cls for cls in (Linear, Logistic, Poisson)}
@@ -27,4 +28,4 @@ def as_family(value: Any) -> Family:
     raise InvalidInput(f"family must be a demand family such as hushprice.Logistic(), got {value!r}.")
 
 
-__all__ = ["FAMILIES", "Family", "Linear", "Logistic", "Poisson", "as_family"]
+__all__ = ["FAMILIES", "Family", "Linear", "Logistic", "Poisson", "Rules", "Segments", "Terms", "as_family", "fresh"]

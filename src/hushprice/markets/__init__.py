@@ -9,7 +9,7 @@ from typing import Any
 from hushprice.errors import InvalidInput, unknown
 from hushprice.markets.adversarial import a1, a2, lower_bound
 from hushprice.markets.autoloan import Loans, autoloan, loans, write_standin
-from hushprice.markets.market import Block, Contexts, ContextSequence, Market
+from hushprice.markets.market import Arrivals, Block, Contexts, ContextSequence, Market, Resample
 from hushprice.markets.synthetic import s1, s2, wide
 
 REGISTRY: dict[str, Callable[..., Market]] = {
@@ -64,6 +64,6 @@ def options_of(maker: Callable[..., Market]) -> list[str]:
 
 
 __all__ = [
-    "REGISTRY", "Block", "ContextSequence", "Contexts", "Loans", "Market",
+    "REGISTRY", "Arrivals", "Block", "ContextSequence", "Contexts", "Loans", "Market", "Resample",
     "a1", "a2", "autoloan", "build", "get", "loans", "lower_bound", "s1", "s2", "wide", "write_standin",
 ]  # fmt: skip

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
-from hushprice.demand import Family, as_family
+from hushprice.demand import Family, Rules, Segments, Terms, as_family
 from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, positive_int, price_range
 from hushprice.kernels import glm as kernel
+from hushprice.kernels import rules as on_terms
 
 
 def block_size(dim: int) -> int:
@@ -36,11 +37,27 @@ class ContextSequence(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """Customers as they come: contexts, and where these are known the unit cost, segment and today's price of each."""
+
+    z: Array
+    cost: Array | None = None
+    segment: Segments | None = None
+    today: Array | None = None
+
+
 class Block:
     """Consecutive customers with everything random about them already drawn."""
 
-    def __init__(self, market: Market, z: Array, uniforms: Array, public: npt.NDArray[np.bool_] | None = None) -> None:
+    def __init__(
+        self, market: Market, who: Arrivals | Array, uniforms: Array, public: npt.NDArray[np.bool_] | None = None
+    ) -> None:
+        arrivals = who if isinstance(who, Arrivals) else Arrivals(who)
+        self.cost, self.segment, self.today = arrivals.cost, arrivals.segment, arrivals.today
+        z = arrivals.z
         n = len(z)
+        self.terms = market.terms(arrivals)
         self.public = np.zeros(n, dtype=np.bool_) if public is None else public
         self.market, self.family = market, market.family
         self.z, self.uniforms = z, uniforms
@@ -51,11 +68,22 @@ class Block:
     def buy(self, rows: slice, prices: Array) -> Array:
         """What these customers buy at these prices; keeps the regret of each sale."""
         market = self.market
-        kernel.sell(
-            self.family.code, self.family.scale, market.cost, *market.prices, self.a[rows], self.b[rows],
-            prices, self.uniforms[rows], self.y[rows], self.regret[rows],
+        sale = (
+            self.a[rows], self.b[rows], prices, self.uniforms[rows], self.y[rows], self.regret[rows],
         )  # fmt: skip
+        if self.terms is None:
+            kernel.sell(self.family.code, self.family.scale, market.cost, *market.prices, *sale)
+        else:
+            terms = self.terms.rows(rows)
+            on_terms.sell_on_terms(
+                self.family.code, self.family.scale, terms.cost, terms.low, terms.high, terms.ladder, *sale
+            )
         return self.y[rows]
+
+    def earned(self, prices: Array) -> float:
+        """What was earned at these prices, net of cost."""
+        cost = self.market.cost if self.cost is None else self.cost
+        return float(self.y @ prices - (cost * self.y).sum())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,8 +93,11 @@ class Market:
     alpha, beta: true parameters; family: demand family; prices: (low, high);
     contexts: a function ``(rng, n) -> (n, d) array``, or an array or data frame of contexts to draw rows from
     with replacement, or for contexts that change over the rounds an object with the method of
-    :class:`ContextSequence`; cost: unit cost; public: the share of customers who agree to send raw records, where a
-    policy leaves them the choice.
+    :class:`ContextSequence`; cost: unit cost, where customers do not come with their own; public: the share of
+    customers who agree to send raw records, where a policy leaves them the choice; rules: business rules, against the
+    best allowed price (whatever the step to it) regret is counted; segments: names of the segments of its customers, in alphabetical order;
+    covariance: of (alpha, beta): if given, each replication draws its truth from the normal distribution around them;
+    names: of the entries of a context.
 
     >>> market = Market(alpha=[1.0, 0.5], beta=[0.5, 0.5], prices=(0, 5), contexts=[[1.0, 0.0], [1.0, 1.0]])
     >>> market.dim
@@ -81,6 +112,10 @@ class Market:
     cost: float = 0.0
     public: float = 0.0
     name: str = "custom"
+    rules: Rules | None = None
+    segments: tuple[str, ...] = ()
+    covariance: Array | None = None
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         def put(name: str, value: Any) -> None:
@@ -98,6 +133,21 @@ class Market:
             if not len(rows):
                 raise InvalidInput("contexts must have at least one row.")
             put("contexts", Resample(rows))
+        put("segments", tuple(self.segments))
+        if list(self.segments) != sorted(set(self.segments)):
+            raise InvalidInput(f"segments must be different names in alphabetical order, got {self.segments}.")
+        put("names", tuple(self.names))
+        if self.names and (len(self.names) != self.dim or len(set(self.names)) < self.dim):
+            raise InvalidInput(f"names must be {self.dim} different names, one for each entry of a context.")
+        if self.covariance is not None:
+            put("covariance", array("covariance", self.covariance, shape=(2 * self.dim, 2 * self.dim)))
+        if self.rules is not None:
+            self.rules.check(self.prices, self.prices)
+            if strangers := set(self.rules.segments) - set(self.segments):
+                here = ", ".join(self.segments) or "none"
+                raise InvalidInput(f"No customer is of the segment {sorted(strangers)[0]!r}: there are {here}.")
+            if self.rules.segments and set(self.segments) - set(self.rules.segments):
+                put("rules", replace(self.rules, segments=self.segments))
 
     def __repr__(self) -> str:
         low, high = self.prices
@@ -126,6 +176,28 @@ class Market:
             return drawn
         return array("contexts", drawn, shape=(n, self.dim), limit=LARGEST_VALUE)
 
+    def arrivals(self, rng: np.random.Generator, n: int, *, start: int = 0, horizon: int | None = None) -> Arrivals:
+        """n customers: :meth:`draw` with what is known of each."""
+        if hasattr(self.contexts, "arrivals"):
+            who: Arrivals = self.contexts.arrivals(rng, n)
+            return who
+        return Arrivals(self.draw(rng, n, start=start, horizon=horizon))
+
+    def terms(self, who: Arrivals) -> Terms | None:
+        """On what terms these customers can be quoted; None if there are no rules and no costs but the market's."""
+        if self.rules is None and who.cost is None:
+            return None
+        cost = self.cost if who.cost is None else who.cost
+        return Terms.of(self.rules, self.prices, len(who.z), cost=cost, segment=who.segment)
+
+    def truth(self, rng: np.random.Generator) -> Market:
+        """The market of one replication: this one, or if it has a covariance one whose truth is drawn."""
+        if self.covariance is None:
+            return self
+        values, vectors = np.linalg.eigh(self.covariance)
+        drawn = self.theta + vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(values)))
+        return replace(self, alpha=drawn[: self.dim], beta=drawn[self.dim :], covariance=None)
+
     def z_max(self) -> float:
         """A bound on |z|: the one its contexts state as ``norm``, or else the largest of 20 000 customers."""
         stated = getattr(self.contexts, "norm", None)
@@ -149,9 +221,9 @@ class Market:
         size = block_size(self.dim)
         for start in range(0, horizon, size):
             n = min(size, horizon - start)
-            z = self.draw(contexts, n, start=start, horizon=horizon)
+            who = self.arrivals(contexts, n, start=start, horizon=horizon)
             agree = choices.random(n) < self.public if choices is not None and self.public > 0.0 else None
-            yield Block(self, z, demand.random(n), agree)
+            yield Block(self, who, demand.random(n), agree)
 
     def optimal_price(self, z: Any) -> Array:
         """The best price for each context."""
@@ -167,8 +239,10 @@ class Market:
         """
         told = hashlib.sha256(self.family.name.encode())
         numbers = (self.theta, [*self.prices, self.cost, self.public, self.family.scale])
-        for part in (*numbers, *self._contexts_told()):
+        for part in (*numbers, *self._contexts_told(), *self._extras_told()):
             told.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
+        if self.rules is not None or self.segments:
+            told.update(repr((self.segments, self.rules and sorted(self.rules.config().items()))).encode())
         if hasattr(self.contexts, "rounds"):
             made_with = {k: v for k, v in vars(self.contexts).items() if isinstance(v, (int, float, str, type(None)))}
             told.update(repr(sorted(made_with.items())).encode())
@@ -182,15 +256,22 @@ class Market:
             return [self.draw(np.random.default_rng(0), 100, start=start, horizon=T) for start, T in places]
         return [self.draw(np.random.default_rng(0), 1000)]
 
+    def _extras_told(self) -> list[Array]:
+        known = (self.covariance, *(getattr(self.contexts, name, None) for name in ("costs", "segments", "today")))
+        return [np.concatenate([[k], np.ravel(part)]) for k, part in enumerate(known) if part is not None]
+
     def best_fixed_price(self, *, customers: int = 50_000, seed: int = 0) -> float:
         """The one price that earns most over customers drawn with this seed."""
-        z = self.draw(np.random.default_rng(seed), positive_int("customers", customers))
-        a, b = np.empty(len(z)), np.empty(len(z))
-        kernel.utility(z, self.theta, a, b)
+        who = self.arrivals(np.random.default_rng(seed), positive_int("customers", customers))
+        a, b = np.empty(len(who.z)), np.empty(len(who.z))
+        kernel.utility(who.z, self.theta, a, b)
+        cost = self.cost if who.cost is None else who.cost
 
         def loss(p: float) -> float:
-            return -float(np.mean(self.family.revenue(p, a, b, cost=self.cost)))
+            return -float(np.mean((p - cost) * self.family.mean(a - b * p)))
 
+        if self.rules is not None and self.rules.ladder:
+            return min((p for p in self.rules.ladder if self.prices[0] <= p <= self.prices[1]), key=loss)
         grid = np.linspace(*self.prices, 101)
         k = int(np.argmin([loss(p) for p in grid]))
         inside = (grid[max(k - 1, 0)], grid[min(k + 1, 100)])
@@ -208,13 +289,38 @@ def _rows(contexts: Any) -> Any:
 
 
 class Resample:
-    """Contexts drawn with replacement from given rows."""
+    """Customers drawn with replacement from given rows: contexts, with unit costs, segments and today's prices."""
 
     trusted = True  # the rows were checked once
 
-    def __init__(self, rows: Array) -> None:
+    def __init__(
+        self,
+        rows: Array,
+        *,
+        costs: Array | None = None,
+        segments: Segments | None = None,
+        today: Array | None = None,
+    ) -> None:
         self.rows = rows
         self.norm = float(np.linalg.norm(rows, axis=1).max())
+        n = (len(rows),)
+        self.costs = None if costs is None else array("costs", costs, shape=n, limit=LARGEST_VALUE)
+        self.today = None if today is None else array("today", today, shape=n, limit=LARGEST_VALUE)
+        self.segments = None if segments is None else np.asarray(segments, dtype=np.int64)
+        if self.segments is not None and (self.segments.shape != n or self.segments.min() < 0):
+            raise InvalidInput("segments must give the number of a segment for each row.")
 
     def __call__(self, rng: np.random.Generator, n: int) -> Array:
         return self.rows[rng.integers(len(self.rows), size=n)]
+
+    def arrivals(self, rng: np.random.Generator, n: int) -> Arrivals:
+        """The same draws with all that is known of each customer."""
+        if self.costs is None and self.segments is None and self.today is None:
+            return Arrivals(self(rng, n))
+        i = rng.integers(len(self.rows), size=n)
+        cost, segment, today = (None if part is None else part[i] for part in self._parts)
+        return Arrivals(self.rows[i], cost, segment, today)
+
+    @property
+    def _parts(self) -> tuple[Any, Any, Any]:
+        return self.costs, self.segments, self.today

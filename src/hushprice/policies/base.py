@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.demand import FAMILIES, Family, as_family
-from hushprice.errors import LARGEST_DIM, LARGEST_VALUE, Array, finite, positive_int, price_range, unknown
+from hushprice.demand import FAMILIES, Family, Rules, Segments, Terms, as_family
+from hushprice.errors import LARGEST_DIM, LARGEST_VALUE, Array, InvalidInput, finite, positive_int, price_range, unknown
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import bounds as bounds_kernel
 from hushprice.kernels import quote as kernel
+from hushprice.kernels import rules as on_terms
 
 if TYPE_CHECKING:
     from hushprice.policies.loop import Loop
@@ -111,6 +112,22 @@ class Quotes:
         return int(np.count_nonzero(self.experiment))
 
 
+@dataclass(frozen=True)
+class Propensity:
+    """How likely the price quoted to each customer was, given who they are and all that came before.
+
+    A probability where the price is one of several (``discrete``), a density otherwise; NaN where it is not known.
+    """
+
+    value: Array
+    discrete: npt.NDArray[np.bool_]
+
+    @classmethod
+    def unknown(cls, n: int) -> Propensity:
+        """Of prices whose distribution is not worked out."""
+        return cls(np.full(n, np.nan), np.zeros(n, dtype=np.bool_))
+
+
 class Reports:
     """What devices send. The server of a policy says which kind it takes."""
 
@@ -131,7 +148,8 @@ class Policy(ABC):
 
     family: demand family (instance, class or name); dim: length d of the context; prices: (low, high), the range of
     experiments too, so with a unit cost a good low end is the cost; ridge: penalty ridge/2 |theta|^2 of the estimate;
-    cost: unit cost, so that (p - cost) y is earned.
+    cost: unit cost, so that (p - cost) y is earned, of customers who do not come with their own; rules: business rules
+    that every price must meet.
     """
 
     name: ClassVar[str]
@@ -142,6 +160,7 @@ class Policy(ABC):
     prices: tuple[float, float]
     ridge: float = 1.0
     cost: float = 0.0
+    rules: Rules | None = None
 
     def __post_init__(self) -> None:
         self._set("family", as_family(self.family))
@@ -149,6 +168,14 @@ class Policy(ABC):
         self._set("prices", price_range(self.prices))
         self._set("ridge", finite("ridge", self.ridge, minimum=1e-9, maximum=LARGEST_VALUE))
         self._set("cost", finite("cost", self.cost, minimum=0.0, maximum=LARGEST_VALUE))
+        if self.rules is not None:
+            self._check_rules(self.rules)
+
+    def _check_rules(self, rules: Rules) -> None:
+        """Refuse rules that cannot be met. (A policy whose experiments have a range of their own checks that too.)"""
+        if not isinstance(rules, Rules):
+            raise InvalidInput(f"rules must be hushprice.Rules, got {type(rules).__name__}.")
+        rules.check(self.prices, self.prices)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -171,6 +198,15 @@ class Policy(ABC):
         """The range of uniform price experiments."""
         return self.prices
 
+    def terms(
+        self, n: int, *, cost: float | Array | None = None, segment: Segments | None = None, last: Array | None = None
+    ) -> Terms | None:
+        """On what terms n customers can be quoted; None if there are no rules and no costs but the policy's own."""
+        if self.rules is None and cost is None:
+            return None
+        own = self.cost if cost is None else cost
+        return Terms.of(self.rules, self.prices, n, cost=own, segment=segment, last=last)
+
     def start(self, *, seed: Seed = None, patience: int = 100_000, unsafe_privacy_seed: Seed = None) -> Pricer:
         """A live pricer. The seed fixes its price experiments; none takes fresh entropy.
 
@@ -192,7 +228,11 @@ class Policy(ABC):
                 value = value.tolist()
             elif isinstance(value, tuple):
                 value = list(value)
+            elif isinstance(value, Rules):
+                value = value.config()
             plain[field.name] = value
+        if plain["rules"] is None:
+            del plain["rules"]
         return plain
 
     @classmethod
@@ -200,6 +240,8 @@ class Policy(ABC):
         """A policy from the plain data of :meth:`config`."""
         options = dict(config)
         family = dict(options.pop("family"))
+        if options.get("rules") is not None:
+            options["rules"] = Rules.of(options["rules"])
         return cls(family=FAMILIES[family.pop("name")](**family), **options)
 
 
@@ -209,17 +251,46 @@ class Device:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
-    def quote(self, params: Params, z: Array, rng: np.random.Generator) -> Quotes:
-        """Prices for contexts z (n, d), one uniform a row in the phases that draw."""
+    def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None = None) -> Quotes:
+        """Prices for contexts z (n, d), one uniform a row in the phases that draw.
+
+        ``terms`` are given where there are rules to meet or customers have costs of their own.
+        """
         policy, n = self.policy, len(z)
         uniforms = rng.random(n) if params.phase.draws else np.empty(0)
         a, b, prices = np.empty(n), np.empty(n), np.empty(n)
-        low, high = policy.experiment_range() if params.phase is Phase.EXPLORE else policy.prices
-        kernel.quotes(
-            int(params.phase), policy.family.code, params.theta, params.level, z, uniforms,
-            policy.cost, low, high, a, b, prices,
-        )  # fmt: skip
+        low, high = self._range(params)
+        if terms is None:
+            kernel.quotes(
+                int(params.phase), policy.family.code, params.theta, params.level, z, uniforms,
+                policy.cost, low, high, a, b, prices,
+            )  # fmt: skip
+        else:
+            on_terms.quotes_on_terms(
+                int(params.phase), policy.family.code, params.theta, params.level, z, uniforms,
+                *terms.within((low, high)).limits, prices,
+            )  # fmt: skip
         return Quotes(prices, params.stage if params.learn else 0, params.experiment)
+
+    def _range(self, params: Params) -> tuple[float, float]:
+        return self.policy.experiment_range() if params.phase is Phase.EXPLORE else self.policy.prices
+
+    def propensity(self, params: Params, z: Array, price: Array, terms: Terms | None = None) -> Propensity:
+        """How likely :meth:`quote` was to quote these prices, on the terms as they were before.
+
+        A device that quotes in its own way and does not say how likely its prices are has unknown propensities.
+        """
+        n = len(z)
+        if type(self).quote is not Device.quote and type(self).propensity is Device.propensity:
+            return Propensity.unknown(n)
+        policy = self.policy
+        given = Terms.of(None, policy.prices, n, cost=policy.cost) if terms is None else terms.before()
+        value, discrete = np.empty(n), np.empty(n, dtype=np.bool_)
+        on_terms.propensities(
+            int(params.phase), policy.family.code, params.theta, params.level, z, price,
+            *given.within(self._range(params)).limits, value, discrete,
+        )  # fmt: skip
+        return Propensity(value, discrete)
 
     def report(
         self, params: Params, z: Array, price: Array, y: Array, stage: Stages, *, public: Choices | None = None

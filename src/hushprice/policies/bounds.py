@@ -15,10 +15,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hushprice.demand import Terms
 from hushprice.errors import Array, InvalidInput, SnapshotError, finite, positive_int
 from hushprice.estimation import RunningEstimator, StageEstimators
 from hushprice.kernels import bounds as kernel
-from hushprice.policies.base import FOREVER, Bounds, Device, Params, Phase, Policy, Quotes, Records, Server
+from hushprice.kernels import rules as on_terms
+from hushprice.policies import sampling
+from hushprice.policies.base import FOREVER, Bounds, Device, Params, Phase, Policy, Propensity, Quotes, Records, Server
 from hushprice.policies.loop import Customers, Loop
 from hushprice.policies.snapshot import whole
 from hushprice.privacy import Entropy
@@ -133,18 +136,32 @@ class BoundDevice(Device):
 
     policy: BoundPolicy
 
-    def quote(self, params: Params, z: Array, rng: np.random.Generator) -> Quotes:
+    def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None = None) -> Quotes:
         if params.bounds is None:
-            return super().quote(params, z, rng)
+            return super().quote(params, z, rng, terms)
         policy, bounds, n = self.policy, params.bounds, len(z)
         uniforms = rng.random((n, policy.uniforms))
         prices, stages = np.empty(n), np.empty(n, dtype=np.int64)
-        kernel.decisions(
-            int(params.phase), policy.family.code, bounds.theta, bounds.root, bounds.alpha, bounds.floor,
-            bounds.arms, z, uniforms, policy.cost, *policy.prices, prices, stages,
+        given = (
+            int(params.phase), policy.family.code, bounds.theta, bounds.root, bounds.alpha, bounds.floor, bounds.arms,
+            z, uniforms,
         )  # fmt: skip
+        if terms is None:
+            kernel.decisions(*given, policy.cost, *policy.prices, prices, stages)
+        else:
+            on_terms.decisions_on_terms(*given, *terms.limits, prices, stages)
         numbers = np.where(stages > 0, stages + (bounds.first - 1), 0)
         return Quotes(prices, numbers, stages > 0)
+
+    def propensity(self, params: Params, z: Array, price: Array, terms: Terms | None = None) -> Propensity:
+        """As for any device; of Thompson sampling the density of the sampled price, of UCB-WTL unknown."""
+        if params.bounds is None:
+            return super().propensity(params, z, price, terms)
+        if params.phase is Phase.SET:
+            return Propensity.unknown(len(z))
+        if params.phase is Phase.SAMPLE:
+            return sampling.propensity(self.policy, params.bounds, z, price, terms)
+        return Propensity(np.ones(len(z)), np.ones(len(z), dtype=np.bool_))
 
 
 class BoundServer(Server[Records]):
@@ -224,6 +241,7 @@ class BoundServer(Server[Records]):
 class BoundLoop(Loop):
     """A block of customers at a time: decide, sell, record, re-estimate."""
 
+    on_terms = False
     server: BoundServer
 
     @property

@@ -6,13 +6,14 @@ overrides :meth:`Loop.sell_span` with a compiled loop over the same steps, and :
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from hushprice.demand import Family
+from hushprice.demand import Family, Segments, Terms, fresh
 from hushprice.errors import Array
-from hushprice.policies.base import Choices, Device, Server
+from hushprice.policies.base import Choices, Device, Params, Quotes, Server
 
 
 class Customers(Protocol):
@@ -24,6 +25,8 @@ class Customers(Protocol):
     uniforms: Array
     public: Choices
     family: Family
+    cost: Array | None  # unit cost of each, where they have their own
+    segment: Segments | None  # number of the segment of each, where there are segments
 
     def buy(self, rows: slice, prices: Array) -> Array:
         """Outcomes of the customers in ``rows`` at these prices."""
@@ -33,8 +36,11 @@ class Customers(Protocol):
 class Loop:
     """Both halves of a policy, joined by simulated customers."""
 
+    on_terms: ClassVar[bool] = True  # whether its sell_span heeds rules and the costs of customers
+
     def __init__(self, device: Device, server: Server[Any]) -> None:
         self.device, self.server = device, server
+        self.last = fresh(device.policy.rules)  # last price of each segment
 
     @property
     def reach(self) -> int:
@@ -45,9 +51,11 @@ class Loop:
         """Sell to a block of customers: (prices, rounds explored)."""
         n, start, explored = len(customers.z), 0, 0
         prices = np.empty(n)
+        plain = self.on_terms or (self.device.policy.rules is None and customers.cost is None)
+        sell_span = self.sell_span if plain else partial(Loop.sell_span, self)
         while start < n:
-            rows = slice(start, min(n, start + self.reach))
-            prices[rows], experiments = self.sell_span(customers, rows, rng)
+            rows = slice(start, min(n, start + (self.reach if plain else self.server.span)))
+            prices[rows], experiments = sell_span(customers, rows, rng)
             explored += experiments
             start = rows.stop
         return prices, explored
@@ -56,7 +64,10 @@ class Loop:
         """Sell to the customers in ``rows``, at most :attr:`reach` of them: (prices, rounds explored)."""
         device, server = self.device, self.server
         params, z, public = server.params, customers.z[rows], customers.public[rows]
-        quotes = device.quote(params, z, rng)
+        terms = self.terms(customers, rows)
+        before = None if terms is None else terms.before()
+        quotes = device.quote(params, z, rng) if terms is None else device.quote(params, z, rng, terms)
+        self.note(params, z, quotes, before)
         y = customers.buy(rows, quotes.price)
         server.advance(rows.stop - rows.start)
         if isinstance(quotes.stage, int):
@@ -68,3 +79,12 @@ class Loop:
             )
             server.absorb(report)
         return quotes.price, quotes.experiments
+
+    def terms(self, customers: Customers, rows: slice) -> Terms | None:
+        """On what terms the customers in ``rows`` can be quoted."""
+        cost = None if customers.cost is None else customers.cost[rows]
+        segment = None if customers.segment is None else customers.segment[rows]
+        return self.device.policy.terms(rows.stop - rows.start, cost=cost, segment=segment, last=self.last)
+
+    def note(self, params: Params, z: Array, quotes: Quotes, terms: Terms | None) -> None:
+        """Called with all quotes, and the terms as they were before them."""

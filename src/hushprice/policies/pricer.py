@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, SnapshotError, array, discreetly, positive_int
+from hushprice.demand import Terms, fresh
+from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, SnapshotError, array, discreetly, finite, positive_int
 from hushprice.policies import snapshot
 from hushprice.policies.base import Params, Phase, Policy
 from hushprice.privacy import UnsafeSeed
@@ -29,6 +31,8 @@ class Offer:
     stage: int = field(repr=False, compare=False)  # the estimate the outcome is for; 0 if it is not learned from
     params: Params = field(repr=False, compare=False)  # in force at the time, but for their bounds
     z: Array | None = field(repr=False, compare=False)  # on the device's side of a private policy, nowhere else
+    propensity: float = math.nan  # how likely this price was: its probability if ``discrete``, else its density
+    discrete: bool = False
     public: bool = field(default=False, repr=False, compare=False)  # whether the customer agreed to send a raw record
     token: int = field(default=0, repr=False)  # random: tells offers of one pricer from those of another
 
@@ -73,6 +77,7 @@ class Pricer:
         self._fresh = policy.private and self._entropy is None  # whether the generator of prices must not be saved
         self._device, self._server = policy.device(self._entropy), policy.server()
         self._open: dict[int, Offer] = {}
+        self._last = fresh(policy.rules)  # last price quoted in each segment
         self._runs = [[0, 1]]  # first and next id of each stretch between loads, the current one last
 
     @property
@@ -92,16 +97,22 @@ class Pricer:
         """Offers whose outcome has not come yet."""
         return len(self._open)
 
-    def offer(self, z: npt.ArrayLike, *, public: bool = False) -> Offer:
+    def offer(
+        self, z: npt.ArrayLike, *, public: bool = False, cost: float | None = None, segment: str | None = None
+    ) -> Offer:
         """The price for a customer with context z, who is ``public`` if they agreed to send a raw record.
 
-        That choice matters to policies that leave it (Mixed). The others send what they send of everyone.
+        That choice matters to policies that leave it (Mixed). The others send what they send of everyone. ``cost`` is
+        what a unit costs for this customer, the policy's unless given; ``segment`` the one whose rules apply.
         """
         if not isinstance(public, (bool, np.bool_)):
             raise InvalidInput("public must be True or False: whether this customer agreed to send a raw record.")
-        context = self._context(z)
+        context, terms = self._context(z), self._terms(cost, segment)
         params = self._server.params
-        quote = self._device.quote(params, context, self._rng)
+        before = None if terms is None else terms.before()
+        asked = (params, context, self._rng) if terms is None else (params, context, self._rng, terms)
+        quote = self._device.quote(*asked)
+        likely = self._device.propensity(params, context, quote.price, before)
         offer = Offer(
             id=self._runs[-1][1],
             price=float(quote.price[0]),
@@ -109,6 +120,8 @@ class Pricer:
             stage=int(np.max(quote.stage)),
             params=params if params.bounds is None else replace(params, bounds=None),
             z=context,
+            propensity=float(likely.value[0]),
+            discrete=bool(likely.discrete[0]),
             public=bool(public),
             token=secrets.randbits(62),
         )
@@ -146,6 +159,19 @@ class Pricer:
         del self._open[known.id]
         return True
 
+    def _terms(self, cost: float | None, segment: str | None) -> Terms | None:
+        rules = self.policy.rules
+        if cost is not None:
+            check = partial(finite, "cost", cost, minimum=0.0, maximum=LARGEST_VALUE)
+            cost = discreetly(check, "A unit cost must be a number of at least 0.") if self.policy.private else check()
+        if rules is None:
+            if segment is not None:
+                raise InvalidInput("This policy has no rules and so no segments: leave out the segment.")
+            return self.policy.terms(1, cost=cost)
+        number = np.array([rules.index(segment)], dtype=np.int64)
+        last = None if self.policy.private else self._last  # nothing is kept of a private customer
+        return self.policy.terms(1, cost=cost, segment=number, last=last)
+
     def _context(self, z: npt.ArrayLike) -> Array:
         check = partial(array, "the context z", z, shape=(self.policy.dim,), limit=LARGEST_VALUE)
         text = f"The context z must be {self.policy.dim} finite numbers below {LARGEST_VALUE:g} in size."
@@ -163,7 +189,7 @@ class Pricer:
 
     def _forget(self, offer: Offer) -> Offer:
         """What is kept of a private customer's offer: its id, and that an outcome is waited for."""
-        return replace(offer, price=self.policy.prices[0], z=None, params=self._nothing())
+        return replace(offer, price=self.policy.prices[0], propensity=math.nan, z=None, params=self._nothing())
 
     def _nothing(self) -> Params:
         """Params of which nothing is used."""
@@ -188,6 +214,7 @@ class Pricer:
             "runs": [list(run) for run in self._runs],
             "patience": self.patience,
             "server": self._server.state(),
+            "last": self._last,
             "open": {
                 "id": np.array([o.id for o in waiting], dtype=np.int64),
                 "price": np.array([o.price for o in waiting], dtype=np.float64),
@@ -245,9 +272,19 @@ class Pricer:
         if any(len(run) != 2 or run[0] > run[1] for run in pricer._runs):
             raise SnapshotError("Its offer ids make no sense.")
         pricer._reopen(state["open"])
+        if "last" in state:  # files of before there were rules have none
+            pricer._go_on(state["last"])
         fresh = (secrets.randbits(30) + 1) << 32
         pricer._runs.append([fresh, fresh])
         return pricer
+
+    def _go_on(self, last: Any) -> None:
+        """Take over the last price of each segment."""
+        low, high = self.policy.prices
+        known = isinstance(last, np.ndarray) and last.shape == self._last.shape and last.dtype == np.float64
+        if not known or not (np.isnan(last) | ((last >= low) & (last <= high))).all():
+            raise SnapshotError("Its last prices make no sense.")
+        self._last[:] = last
 
     def _reopen(self, waiting: dict[str, Any]) -> None:
         """Take over the offers that wait for their outcome; their params no longer matter."""

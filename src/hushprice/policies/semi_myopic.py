@@ -137,6 +137,7 @@ class MyopicServer(Server[Records]):
 class MyopicLoop(Loop):
     """A block of customers at a time: quote, sell, record, re-estimate."""
 
+    on_terms = False
     server: MyopicServer
 
     @property

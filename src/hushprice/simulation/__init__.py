@@ -1,8 +1,9 @@
 """Simulation: replications of a policy in a market, and what came of them."""
 
 from hushprice.simulation.engine import Outcome, Trace, replicate, streams
-from hushprice.simulation.oracle import NearTruth, Simulated, plain
+from hushprice.simulation.oracle import NearTruth, Simulated, Today, plain
 from hushprice.simulation.pieces import Piece, check_engine, check_pair, rounds_of, run_pieces, workers_of
+from hushprice.simulation.record import record
 from hushprice.simulation.results import Comparison, Result, Summary, csv_text
 from hushprice.simulation.scaling import DUST, Scaling, check_grid, fit_scaling, scale
 from hushprice.simulation.simulate import compare, simulate
@@ -17,6 +18,7 @@ __all__ = [
     "Scaling",
     "Simulated",
     "Summary",
+    "Today",
     "Trace",
     "check_engine",
     "check_grid",
@@ -25,6 +27,7 @@ __all__ = [
     "csv_text",
     "fit_scaling",
     "plain",
+    "record",
     "replicate",
     "rounds_of",
     "run_pieces",

@@ -2,8 +2,8 @@
 
 Randomness is data: replication i of a seed has one stream a purpose, ``SeedSequence(seed, spawn_key=(i, k))`` with
 k = 0 for contexts, 1 for demand, 2 for the policy's price experiments, 3 for the noise of private reports, 4 for who
-agrees to send raw records and 5 for a policy that is drawn anew in each replication. Customers therefore do not depend
-on the policy, and nothing depends on which worker runs what.
+agrees to send raw records, 5 for a policy that is drawn anew in each replication and 6 for a truth that is. Customers
+therefore do not depend on the policy, and nothing depends on which worker runs what.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hushprice.markets import Market
 from hushprice.privacy import UnsafeSeed
 from hushprice.simulation.oracle import NearTruth, Simulated
 
-CONTEXTS, DEMAND, EXPLORATION, PRIVACY, CHOICES, POLICY = range(6)
+CONTEXTS, DEMAND, EXPLORATION, PRIVACY, CHOICES, POLICY, TRUTH = range(7)
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Trace:
 
 
 def streams(seed: int, replication: int) -> tuple[np.random.SeedSequence, ...]:
-    """Seed sequences of a replication for contexts, demand, exploration, privacy, choices and the policy itself."""
-    return tuple(np.random.SeedSequence(seed, spawn_key=(replication, k)) for k in range(6))
+    """Seed sequences of a replication for contexts, demand, exploration, privacy, choices, the policy and the truth."""
+    return tuple(np.random.SeedSequence(seed, spawn_key=(replication, k)) for k in range(7))
 
 
 def replicate(
@@ -65,6 +65,7 @@ def replicate(
     )
     if isinstance(policy, NearTruth):
         policy = policy.draw(np.random.Generator(np.random.PCG64(seeds[POLICY])))
+    market = market.truth(np.random.Generator(np.random.PCG64(seeds[TRUTH])))
     loop = policy.loop(UnsafeSeed(seeds[PRIVACY]))
     path = np.empty(len(checkpoints))
     regret, revenue, explored = 0.0, 0.0, 0
@@ -77,7 +78,7 @@ def replicate(
             regret += float(block.regret[start:stop].sum())
             path[k], start, k = regret, stop, k + 1
         regret += float(block.regret[start:].sum())
-        revenue += float(block.y @ prices - market.cost * block.y.sum())
+        revenue += block.earned(prices)
         explored += experiments
         if trace is not None:
             trace.prices[done : done + n], trace.y[done : done + n] = prices, block.y

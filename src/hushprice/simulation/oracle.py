@@ -1,14 +1,17 @@
-"""What a simulation may know and no seller does: Theta near the truth, as in the paper's auto loan study."""
+"""What a simulation may know and no policy does: Theta near the truth (the paper's auto loan study), today's prices."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
-from hushprice.errors import InvalidInput, finite
+from hushprice.errors import Array, InvalidInput, finite
+from hushprice.markets import Block, Market
 from hushprice.policies import Policy, PrivatePolicy
+from hushprice.privacy import Entropy
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,64 @@ class NearTruth:
         return replace(self.policy, centre=tuple(centre.tolist()), start_at=None)
 
 
-Simulated = Policy | NearTruth
-"""What can be simulated: a policy, or one that is drawn anew in each replication."""
+@dataclass(frozen=True)
+class Today:
+    """The prices customers get today: those that come with them, or one for each segment.
+
+    Not a policy, as nobody but the market knows what a customer is quoted today; but it is simulated like one.
+    """
+
+    prices: Mapping[str, float] | None = None
+    name: ClassVar[str] = "today"
+
+    def __post_init__(self) -> None:
+        if self.prices is not None:
+            prices = {name: finite(f"today's price of {name!r}", p, minimum=0.0) for name, p in self.prices.items()}
+            object.__setattr__(self, "prices", prices)
+
+    def config(self) -> dict[str, Any]:
+        """Today's prices by segment, or None."""
+        return {"prices": self.prices}
+
+    def loop(self, entropy: Entropy | None = None) -> TodayLoop:
+        """What sells at today's prices."""
+        return TodayLoop(self)
+
+    def check(self, market: Market) -> None:
+        """Refuse a market that does not say what its customers are quoted today."""
+        if self.prices is None:
+            if getattr(market.contexts, "today", None) is None:
+                raise InvalidInput(f"Nothing is known of today's prices in the market {market.name}.")
+        elif missing := set(market.segments) - set(self.prices):
+            raise InvalidInput(f"Today's price of the segment {sorted(missing)[0]!r} is missing.")
+        elif not market.segments:
+            raise InvalidInput(f"The market {market.name} has no segments to give today's prices for.")
 
 
-def plain(policy: Simulated) -> Policy:
+class TodayLoop:
+    """Sells at today's prices and learns nothing."""
+
+    def __init__(self, policy: Today) -> None:
+        self.policy = policy
+
+    def sell(self, customers: Block, rng: np.random.Generator) -> tuple[Array, int]:
+        """(prices, 0)."""
+        prices, segment = customers.today, customers.segment
+        if self.policy.prices is not None and segment is not None:
+            prices = np.array([self.policy.prices[name] for name in customers.market.segments])[segment]
+        assert prices is not None
+        customers.buy(slice(0, len(prices)), prices)
+        return prices, 0
+
+
+Simulated = Policy | NearTruth | Today
+"""What can be simulated: a policy, one that is drawn anew in each replication, or today's prices."""
+
+
+@overload
+def plain(policy: Policy | NearTruth) -> Policy: ...
+@overload
+def plain(policy: Today) -> Today: ...
+def plain(policy: Simulated) -> Policy | Today:
     """The policy that stands for all replications."""
     return policy.policy if isinstance(policy, NearTruth) else policy

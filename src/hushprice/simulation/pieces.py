@@ -16,7 +16,7 @@ from hushprice.errors import HushpriceError, InvalidInput, positive_int
 from hushprice.markets import Market
 from hushprice.policies import Policy
 from hushprice.simulation.engine import Outcome, replicate
-from hushprice.simulation.oracle import NearTruth, Simulated, plain
+from hushprice.simulation.oracle import NearTruth, Simulated, Today, plain
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,6 +65,8 @@ _warm: set[tuple[type[Policy], str]] = set()
 
 def _warm_up(policy: Simulated, market: Market) -> None:
     """Load or compile the kernels once a process, so that no replication's seconds hold it."""
+    if isinstance(policy, Today):
+        return
     key = (type(plain(policy)), market.family.name)
     if key not in _warm:
         _warm.add(key)
@@ -77,10 +79,13 @@ def _warm_up(policy: Simulated, market: Market) -> None:
 
 def check_pair(policy: Simulated, market: Market) -> None:
     """Refuse a policy that does not fit the market."""
-    if not isinstance(policy, (Policy, NearTruth)):
+    if not isinstance(policy, (Policy, NearTruth, Today)):
         raise InvalidInput(f"policy must be a hushprice policy, got {type(policy).__name__}.")
     if not isinstance(market, Market):
         raise InvalidInput(f"market must be a hushprice market such as markets.s1(dim=4), got {type(market).__name__}.")
+    if isinstance(policy, Today):
+        policy.check(market)
+        return
     one = plain(policy)
     if one.dim != market.dim:
         raise InvalidInput(f"The policy has dim={one.dim} but the market's contexts have length {market.dim}.")
@@ -88,6 +93,8 @@ def check_pair(policy: Simulated, market: Market) -> None:
         raise InvalidInput(f"The policy's prices {one.prices} leave the market's range {market.prices}.")
     if one.cost != market.cost:
         raise InvalidInput(f"The policy's unit cost is {one.cost:g} but the market's is {market.cost:g}.")
+    if one.rules != market.rules:
+        raise InvalidInput("The policy and the market have different rules: pass rules=market.rules to the policy.")
 
 
 def rounds_of(checkpoints: int | npt.ArrayLike, horizon: int) -> npt.NDArray[np.int64]:

@@ -120,6 +120,7 @@ def policy_from(word: str, market: Market, horizon: int) -> Simulated:
         "dim": market.dim,
         "prices": market.prices,
         "cost": market.cost,
+        "rules": market.rules,
         "horizon": horizon,
         "theta": market.theta,
     }
@@ -139,7 +140,7 @@ def policy_from(word: str, market: Market, horizon: int) -> Simulated:
 
 def options_of(cls: type[Policy]) -> list[str]:
     """The options of a policy that are its own, not the market's."""
-    others = ("family", "dim", "prices", "cost", "theta", *(["ridge"] if cls.private else []))
+    others = ("family", "dim", "prices", "cost", "rules", "theta", *(["ridge"] if cls.private else []))
     return [f.name for f in fields(cls) if f.name not in others]
 
 

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from hushprice.demand import Rules
 from hushprice.errors import Array, InvalidInput, array, finite, positive_int, price_range, unknown
 from hushprice.policies.base import Policy
 from hushprice.privacy import Guarantee, VectorMechanism
@@ -74,6 +75,8 @@ class PrivatePolicy(Policy):
         if not self.in_theta(np.array(start)):
             raise InvalidInput(f"start_at must lie in Theta, within {radius:g} of its centre.")
         self._set("experiment_prices", self._experiments())
+        if self.rules is not None:
+            self.rules.check(self.prices, self.experiment_range())
         if self.demand_max is not None:
             self._set("demand_max", finite("demand_max", self.demand_max, minimum=1.0, maximum=1e9))
         if self.ridge != 1.0:
@@ -86,6 +89,14 @@ class PrivatePolicy(Policy):
                 f"The experiments' prices {self.experiment_prices} are too close together to learn from."
             )
         _ = self.mechanism  # refused now rather than at the first report
+
+    def _check_rules(self, rules: Rules) -> None:
+        super()._check_rules(rules)
+        if rules.largest_step is not None:
+            raise InvalidInput(
+                "A private policy cannot keep to a largest step: the last price, which tells of the customer it was "
+                "quoted to, would have to leave the device. Give the segments narrower ranges instead."
+            )
 
     def _point(self, name: str, value: Any) -> tuple[float, ...]:
         return tuple(array(name, value, shape=(2 * self.dim,), limit=1e6).tolist())

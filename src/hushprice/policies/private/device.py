@@ -7,9 +7,10 @@ from functools import partial
 
 import numpy as np
 
+from hushprice.demand import Terms
 from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, discreetly, positive_int
 from hushprice.kernels import report as kernel
-from hushprice.policies.base import Choices, Device, Params, Phase, Quotes, Records, Reports, Stages
+from hushprice.policies.base import Choices, Device, Params, Phase, Propensity, Quotes, Records, Reports, Stages
 from hushprice.policies.private.config import PrivatePolicy
 from hushprice.policies.private.reports import MixedReports, PrivateReports
 from hushprice.privacy import Entropy, Ledger
@@ -47,10 +48,13 @@ class PrivateDevice(Device):
         kernel.report_rows(policy.family.code, theta, z, price, y, *policy.price_scale, mechanism.spec, words, rows)
         return PrivateReports(rows, episode)
 
-    def quote(self, params: Params, z: Array, rng: np.random.Generator) -> Quotes:
+    def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None = None) -> Quotes:
         if params.phase not in (Phase.EXPLORE, Phase.EXPLOIT):
             raise InvalidInput("A private device experiments or takes the best price; this phase is another policy's.")
-        return super().quote(replace(params, theta=self._theta(params)), self._contexts(z), rng)
+        return super().quote(replace(params, theta=self._theta(params)), self._contexts(z), rng, terms)
+
+    def propensity(self, params: Params, z: Array, price: Array, terms: Terms | None = None) -> Propensity:
+        return super().propensity(params, z, price, terms)
 
     def _theta(self, params: Params) -> Array:
         """The published estimate: a server that publishes another than one in Theta gets nothing."""

@@ -30,7 +30,7 @@ class PrivateLoop(Loop):
         server, mechanism, n = self.server, self.server.mechanism, rows.stop - rows.start
         z, public = customers.z[rows], self.public(customers.public[rows])
         private = n - int(np.count_nonzero(public))
-        prices = self.device.quote(server.params, z, rng).price
+        prices = self.device.quote(server.params, z, rng, self.terms(customers, rows)).price
         words = self.device.entropy.words(private * mechanism.words).reshape(private, mechanism.words)
         server.advance(n)
         kernel.experiments(

@@ -1,0 +1,117 @@
+"""Checks that every policy must pass: business rules are met, and prices are as likely as is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from hushprice.checks.live import HORIZON, LiveLoop, run_batch, world_for
+from hushprice.checks.refusal import refused
+from hushprice.demand import Rules
+from hushprice.errors import Array
+from hushprice.markets import Market, Resample
+from hushprice.policies import Policy, Pricer
+from hushprice.policies.base import Propensity
+from hushprice.simulation import record
+
+SEGMENTS = ("few", "many")
+
+
+def on_rules(policy: Policy, **more: Any) -> tuple[Policy, Market]:
+    """The policy under rules of every kind, and a market of two segments whose customers have costs of their own."""
+    low, high = policy.prices
+    width = high - low
+    rules = Rules(
+        ladder=tuple((low + width * np.linspace(0.0, 1.0, 31) ** 1.2).tolist()),
+        largest_step=None if policy.private else 0.3 * width,
+        segments=SEGMENTS,
+        ranges={"few": (low + 0.2 * width, low + 0.8 * width)},
+    )
+    rules = replace(rules, **more)
+    world = world_for(policy)
+    rng = np.random.default_rng(3)
+    who = Resample(
+        world.draw(rng, 400),
+        costs=0.3 * low + 0.3 * width * rng.random(400),
+        segments=(rng.random(400) < 0.7).astype(np.int64),
+    )
+    market = replace(world, contexts=who, segments=SEGMENTS, rules=rules)
+    return replace(policy, rules=rules), market
+
+
+def check_rules_are_met(policy: Policy) -> None:
+    """Under business rules batch and live agree to the last bit, and every price is allowed."""
+    for more in ({}, {"ladder": ()}):
+        ruled, market = on_rules(policy, **more)
+        trace = run_batch(ruled, market)
+        loop = LiveLoop(ruled, market)
+        prices, y = loop.run(0, HORIZON)
+        np.testing.assert_array_equal(trace.prices, prices)
+        np.testing.assert_array_equal(trace.y, y)
+        assert ruled.rules is not None
+        assert loop.segment is not None
+        for number, name in enumerate(SEGMENTS):
+            quoted = prices[loop.segment == number]
+            low, high = ruled.rules.ranges.get(name, ruled.prices)
+            assert ((quoted >= low) & (quoted <= high)).all(), f"a price left the range of the segment {name}"
+            if ruled.rules.largest_step is not None:
+                step = np.abs(np.diff(quoted)).max()
+                assert step <= ruled.rules.largest_step * (1.0 + 1e-8), f"a step of {step} in the segment {name}"
+        if ruled.rules.ladder:
+            assert np.isin(prices, ruled.rules.ladder).all(), "a price is not on the ladder"
+        refused(loop.pricer.offer, loop.z[0])  # without its segment
+        refused(loop.pricer.offer, loop.z[0], segment="others")
+        refused(loop.pricer.offer, loop.z[0], segment=SEGMENTS[0], cost=-1.0)
+
+
+def check_propensities(policy: Policy) -> None:
+    """Prices are as likely as is said: quotes to one customer again and again, at several times of a run.
+
+    Frequencies of discrete prices and of the middle half of the others (z tests, two-sided error rate 1e-6 each).
+    """
+    for ruled, market in ((policy, world_for(policy)), on_rules(policy, largest_step=None)):
+        loop = LiveLoop(ruled, market)
+        for start, stop in ((0, 5), (5, 120), (120, 500)):
+            loop.run(start, stop)
+            prices, likely = _again(loop.pricer, loop, stop, 4000)
+            if np.isnan(likely.value).all():
+                assert ruled.name not in KNOWN, f"{ruled.name} no longer says how likely its prices are"
+                continue
+            assert (likely.value > 0.0).all(), "a price was quoted that is said to be impossible"
+            _check_frequencies(prices, likely)
+    table = record(policy, world_for(policy), horizon=HORIZON, seed=5)
+    np.testing.assert_array_equal(table["price"].to_numpy(), run_batch(policy, world_for(policy)).prices)
+
+
+KNOWN = ("etc", "etc-doubling", "mle-cycle", "semi-myopic", "ts-wtl", "ucb", "etc-ldp", "random-price", "fixed-price")
+
+
+def _again(pricer: Pricer, loop: LiveLoop, t: int, times: int) -> tuple[Array, Propensity]:
+    """The prices customer t may be quoted, and how likely each is said to be."""
+    params, z = pricer.params, np.repeat(loop.z[t : t + 1], times, axis=0)
+    cost = None if loop.cost is None else loop.cost[t]
+    segment = None if loop.segment is None else np.repeat(loop.segment[t : t + 1], times)
+    terms = pricer.policy.terms(times, cost=cost, segment=segment)
+    device, rng = pricer._device, np.random.default_rng(9)
+    quotes = device.quote(params, z, rng) if terms is None else device.quote(params, z, rng, terms)
+    return quotes.price, device.propensity(params, z, quotes.price, terms)
+
+
+def _check_frequencies(prices: Array, likely: Propensity) -> None:
+    n = len(prices)
+    for price in np.unique(prices[likely.discrete]):
+        said = likely.value[prices == price][0]
+        seen = int(np.count_nonzero(prices == price))
+        assert stats.binomtest(seen, n, min(said, 1.0)).pvalue > 1e-6, f"{price}: said {said}, seen {seen / n}"
+    drawn, density = prices[~likely.discrete], likely.value[~likely.discrete]
+    if not len(drawn):
+        return
+    low, high = np.quantile(drawn, [0.25, 0.75])
+    inside = (drawn > low) & (drawn < high)
+    inverse = np.zeros(n)
+    inverse[: inside.sum()] = 1.0 / density[inside]  # its mean is the length of the interval
+    gap = (inverse.mean() - (high - low)) / (inverse.std() / np.sqrt(n) + 0.02 * (high - low))
+    assert abs(gap) < 4.9, f"densities between {low} and {high} are off: {inverse.mean()} for {high - low}"

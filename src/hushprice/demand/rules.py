@@ -1,0 +1,239 @@
+"""Business rules: which prices a seller may quote to whom.
+
+    p in [l, u], and in the range of the customer's segment
+    p on the ladder, if there is one
+    |p - p'| <= largest_step, p' the last price quoted in the same segment
+
+The cost of a unit may differ from customer to customer and comes with them. Rules that cannot be met are refused when a
+policy is made, not when a customer waits for a price.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, unknown
+
+Segments = npt.NDArray[np.int64]
+EVERYONE = np.zeros(1, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Business rules.
+
+    ladder: the only prices allowed; largest_step: between one quote and the next in the same segment; segments: their
+    names, in any order (one segment holds everyone unless given); ranges: (low, high) of some segments, within the policy's range.
+
+    >>> rules = Rules(ladder=(0.99, 1.49, 1.99), ranges={"student": (0.5, 1.5)})
+    >>> rules.segments
+    ('student',)
+    """
+
+    ladder: tuple[float, ...] = ()
+    largest_step: float | None = None
+    segments: tuple[str, ...] = ()
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ladder = array("ladder", list(self.ladder), shape=(None,), limit=LARGEST_VALUE)
+        if len(np.unique(ladder)) < len(ladder) or (ladder < 0.0).any():
+            raise InvalidInput("ladder must hold different prices of at least 0.")
+        if not isinstance(self.ranges, Mapping):
+            raise InvalidInput("ranges must give (low, high) by segment, as in {'student': (1, 2)}.")
+        names = self.segments or tuple(self.ranges)
+        if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+            raise InvalidInput(f"segments must be names, got {names!r}.")
+        if len(set(names)) < len(names):
+            raise InvalidInput(f"A segment is named twice: {', '.join(names)}.")
+        if missing := set(self.ranges) - set(names):
+            raise unknown("segment", sorted(missing)[0], names)
+        object.__setattr__(self, "ladder", tuple(np.sort(ladder).tolist()))
+        object.__setattr__(self, "segments", tuple(sorted(names)))
+        object.__setattr__(self, "ranges", {name: _range(name, self.ranges[name]) for name in self.ranges})
+        if self.largest_step is not None:
+            step = finite("largest_step", self.largest_step, minimum=0.0, maximum=LARGEST_VALUE, strict=True)
+            object.__setattr__(self, "largest_step", step)
+
+    def check(self, prices: tuple[float, float], experiments: tuple[float, float]) -> None:
+        """Refuse rules that cannot be met with prices, and price experiments, in these ranges."""
+        for name in self.segments or ("everyone",):
+            low, high = self.ranges.get(name, prices)
+            if low < prices[0] or high > prices[1]:
+                raise InvalidInput(
+                    f"The range [{low:g}, {high:g}] of the segment {name!r} leaves the price range "
+                    f"[{prices[0]:g}, {prices[1]:g}]."
+                )
+            if max(low, experiments[0]) > min(high, experiments[1]):
+                raise InvalidInput(
+                    f"Price experiments in [{experiments[0]:g}, {experiments[1]:g}] never reach the range "
+                    f"[{low:g}, {high:g}] of the segment {name!r}."
+                )
+            self._check_ladder(name, low, high)
+            self._check_ladder(name, max(low, experiments[0]), min(high, experiments[1]))
+
+    def _check_ladder(self, name: str, low: float, high: float) -> None:
+        if not self.ladder:
+            return
+        inside = [p for p in self.ladder if low <= p <= high]
+        if not inside:
+            raise InvalidInput(
+                f"No price of the ladder lies in [{low:g}, {high:g}], the range of {name}: it runs from "
+                f"{self.ladder[0]:g} to {self.ladder[-1]:g}. Add prices to it or widen the range."
+            )
+        if self.largest_step is not None and len(inside) > 1:
+            gaps = np.diff(inside)
+            k = int(np.argmax(gaps))
+            if gaps[k] > self.largest_step * (1.0 + 1e-9):
+                raise InvalidInput(
+                    f"A largest step of {self.largest_step:g} cannot get from {inside[k]:g} to {inside[k + 1]:g} on "
+                    f"the ladder (range of {name}): part of it is out of reach. Allow a larger step or add prices."
+                )
+
+    def index(self, segment: str | None) -> int:
+        """The number of a segment by its name; 0 for everyone where there are none."""
+        if not self.segments:
+            if segment is not None:
+                raise InvalidInput(f"The rules know no segments, so that {segment!r} is none of them.")
+            return 0
+        if segment is None:
+            raise InvalidInput(f"These rules need the customer's segment, one of {', '.join(self.segments)}.")
+        if segment not in self.segments:
+            raise unknown("segment", segment, self.segments)
+        return self.segments.index(segment)
+
+    def config(self) -> dict[str, Any]:
+        """The rules as plain data; ``Rules(**config)`` reads them back."""
+        return {
+            "ladder": list(self.ladder),
+            "largest_step": self.largest_step,
+            "segments": list(self.segments),
+            "ranges": {name: list(pair) for name, pair in self.ranges.items()},
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any], *, source: str = "the rules") -> Rules:
+        """Rules from plain data."""
+        known = ("ladder", "largest_step", "segments", "ranges")
+        for key in plain:
+            if key not in known:
+                raise unknown(f"rule in {source}", key, known)
+        options = dict(plain)
+        for name in ("ladder", "segments"):
+            if name in options:
+                if not isinstance(options[name], (list, tuple)):
+                    raise InvalidInput(f"{name} in {source} must be a list, got {options[name]!r}.")
+                options[name] = tuple(options[name])
+        return cls(**options)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Rules:
+        """Rules from a TOML file::
+
+        ladder = [4.99, 5.99, 6.99]
+        largest_step = 1.0
+        [ranges]
+        LOW = [3.0, 8.0]
+        """
+        try:
+            plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as problem:
+            raise InvalidInput(f"The rules {path} cannot be read: {problem.strerror}.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+            raise InvalidInput(f"The rules {path} are not TOML: {problem}.") from None
+        return cls.of(plain, source=str(path))
+
+
+def _range(name: str, pair: Any) -> tuple[float, float]:
+    try:
+        low, high = pair
+    except (TypeError, ValueError):
+        raise InvalidInput(f"The range of the segment {name!r} must be (low, high), got {pair!r}.") from None
+    low, high = (finite(f"the range of {name!r}", p, minimum=0.0, maximum=LARGEST_VALUE) for p in (low, high))
+    if low > high:
+        raise InvalidInput(f"The range of the segment {name!r} must be (low, high), got ({low:g}, {high:g}).")
+    return low, high
+
+
+NO_RULES = Rules()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Terms:
+    """On what terms a block of customers can be quoted: what kernels need of the rules and of each customer's cost.
+
+    ``last`` is the last price of each segment, NaN before the first; whoever quotes keeps it up.
+    """
+
+    cost: Array
+    low: Array
+    high: Array
+    ladder: Array
+    segment: Segments
+    step: float
+    last: Array
+
+    @classmethod
+    def of(
+        cls,
+        rules: Rules | None,
+        prices: tuple[float, float],
+        n: int,
+        *,
+        cost: float | Array,
+        segment: Segments | None = None,
+        last: Array | None = None,
+    ) -> Terms:
+        """The terms of n customers."""
+        rules = NO_RULES if rules is None else rules
+        if rules.segments and segment is None:
+            raise InvalidInput(f"These rules need the segment of each customer: {', '.join(rules.segments)}.")
+        number = np.zeros(n, dtype=np.int64) if segment is None or not rules.segments else segment
+        spans = np.array([rules.ranges.get(name, prices) for name in rules.segments or ("",)])
+        return cls(
+            cost=np.ascontiguousarray(np.broadcast_to(np.asarray(cost, dtype=np.float64), n)),
+            low=spans[number, 0],
+            high=spans[number, 1],
+            ladder=np.array(rules.ladder),
+            segment=number,
+            step=np.inf if rules.largest_step is None else rules.largest_step,
+            last=fresh(rules) if last is None else last,
+        )
+
+    def rows(self, rows: slice) -> Terms:
+        """The terms of some of the customers, with the same last prices."""
+        return Terms(
+            cost=self.cost[rows], low=self.low[rows], high=self.high[rows], ladder=self.ladder,
+            segment=self.segment[rows], step=self.step, last=self.last,
+        )  # fmt: skip
+
+    def within(self, prices: tuple[float, float]) -> Terms:
+        """The same terms with every range cut to ``prices``; one that does not reach into it becomes its nearer end."""
+        low, high = (np.clip(end, *prices) for end in (self.low, self.high))
+        return Terms(
+            cost=self.cost, low=low, high=high, ladder=self.ladder, segment=self.segment, step=self.step, last=self.last
+        )
+
+    def before(self) -> Terms:
+        """A copy whose last prices stay as they are."""
+        return Terms(
+            cost=self.cost, low=self.low, high=self.high, ladder=self.ladder, segment=self.segment, step=self.step,
+            last=self.last.copy(),
+        )  # fmt: skip
+
+    @property
+    def limits(self) -> tuple[Array, Array, Array, Array, Segments, float, Array]:
+        """What a kernel takes, in its order."""
+        return self.cost, self.low, self.high, self.ladder, self.segment, self.step, self.last
+
+
+def fresh(rules: Rules | None) -> Array:
+    """Last prices before the first quote."""
+    return np.full(max(1, len(rules.segments) if rules else 0), np.nan)

@@ -1,0 +1,70 @@
+"""A log of one simulated run, as a live service would keep it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hushprice.demand import Terms
+from hushprice.errors import Array, positive_int
+from hushprice.markets import Market
+from hushprice.policies import Params, Policy, Quotes
+from hushprice.policies.base import Device, Propensity, Server
+from hushprice.policies.loop import Loop
+from hushprice.privacy import UnsafeSeed
+from hushprice.simulation.engine import CHOICES, CONTEXTS, DEMAND, EXPLORATION, PRIVACY, TRUTH, streams
+from hushprice.simulation.pieces import check_pair
+
+
+class RecordingLoop(Loop):
+    """The loop of live use over blocks of customers, which keeps how likely each price was."""
+
+    def __init__(self, device: Device, server: Server[Any]) -> None:
+        super().__init__(device, server)
+        self.kept: list[Propensity] = []
+
+    def note(self, params: Params, z: Array, quotes: Quotes, terms: Terms | None) -> None:
+        self.kept.append(self.device.propensity(params, z, quotes.price, terms))
+
+    def propensities(self) -> Propensity:
+        """Those kept since the last call."""
+        kept, self.kept = self.kept, []
+        return Propensity(np.concatenate([p.value for p in kept]), np.concatenate([p.discrete for p in kept]))
+
+
+def record(policy: Policy, market: Market, *, horizon: int, seed: int = 0, replication: int = 0) -> pa.Table:
+    """Every quote of one replication: context, price, outcome and how likely the price was.
+
+    Columns: the entries of the context by ``market.names``, or z0, z1, ...; price; outcome; propensity, which is a
+    probability where ``discrete`` and a density elsewhere (NaN: unknown); segment and cost, where the market has them.
+    The run is that of :func:`~hushprice.simulation.simulate` with the same seed.
+
+    >>> from hushprice import markets, policies
+    >>> market = markets.s1(dim=2)
+    >>> policy = policies.RandomPrice(family="logistic", dim=2, prices=market.prices)
+    >>> record(policy, market, horizon=3).column_names
+    ['z0', 'z1', 'price', 'outcome', 'propensity', 'discrete']
+    """
+    horizon = positive_int("horizon", horizon)
+    check_pair(policy, market)
+    seeds = streams(positive_int("seed", seed, minimum=0), positive_int("replication", replication, minimum=0))
+    contexts, demand, exploration, choices, truth = (
+        np.random.Generator(np.random.PCG64(seeds[k])) for k in (CONTEXTS, DEMAND, EXPLORATION, CHOICES, TRUTH)
+    )
+    market = market.truth(truth)
+    loop = RecordingLoop(policy.device(UnsafeSeed(seeds[PRIVACY])), policy.server())
+    names = market.names or tuple(f"z{j}" for j in range(market.dim))
+    tables = []
+    for block in market.blocks(contexts, demand, horizon, choices=choices):
+        prices, _ = loop.sell(block, exploration)
+        likely = loop.propensities()
+        columns: dict[str, Any] = {name: block.z[:, j] for j, name in enumerate(names)}
+        columns |= {"price": prices, "outcome": block.y, "propensity": likely.value, "discrete": likely.discrete}
+        if block.segment is not None:
+            columns["segment"] = np.array(market.segments, dtype=np.object_)[block.segment]
+        if block.cost is not None:
+            columns["cost"] = block.cost
+        tables.append(pa.table(columns))
+    return pa.concat_tables(tables)
