@@ -35,12 +35,14 @@ from hushprice.cli.options import (
     Public,
     RateName,
     Replications,
+    RulesFile,
     SeedOption,
     Workers,
 )
 from hushprice.cli.show import Output, progress_bar, show, show_scaling
+from hushprice.demand import Rules
 from hushprice.errors import HushpriceError, InvalidInput, positive_int, unknown
-from hushprice.simulation import Simulated, check_grid, compare, plain, scale
+from hushprice.simulation import Simulated, check_grid, check_log, compare, plain, record, scale, write_log
 from hushprice.studies.words import Setup, check_words, load_policies, options_of, whole_numbers
 from hushprice.version import __version__
 
@@ -63,6 +65,7 @@ def simulate(
     prices: Prices = None,
     cost: Cost = 0.0,
     public: Public = 0.0,
+    rules: RulesFile = None,
     horizon: Horizon = 10_000,
     replications: Replications = 100,
     seed: SeedOption = 0,
@@ -73,14 +76,27 @@ def simulate(
     rate: RateName = None,
     json: AsJson = False,
     csv: AsCsv = False,
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", help="Write the quotes of the first replication to this file (.parquet or .csv)."),
+    ] = None,
 ) -> None:
     """Run one policy in a market and tell its regret.
+
+    With --log every quote of the first replication is written too, with how likely its price was, as a live service
+    would keep it: a log for hushprice fit and hushprice evaluate.
 
     Example: hushprice simulate etc --market s1 --dim 4 --horizon 10000 --replications 50
     """
     output = Output.choose(json, csv)
-    setup = _setup([policy], load, market, dim, family, horizon, prices, cost, public)
+    if log is not None:
+        check_log(log)
+    setup = _setup([policy], load, market, dim, family, horizon, prices, cost, public, rules)
     _run(setup, horizon, replications, seed, workers, engine, plot, rate, output)
+    if log is not None:
+        (one,) = setup.policies.values()
+        write_log(record(plain(one), setup.market, horizon=horizon, seed=seed), log)
+        Console(stderr=output is not Output.TABLE).print(f"Log: {escape(str(log))}", highlight=False)
 
 
 @app.command(name="compare")
@@ -92,6 +108,7 @@ def compare_command(
     prices: Prices = None,
     cost: Cost = 0.0,
     public: Public = 0.0,
+    rules: RulesFile = None,
     horizon: Horizon = 10_000,
     replications: Replications = 100,
     seed: SeedOption = 0,
@@ -109,7 +126,7 @@ def compare_command(
     """
     words = policy or ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "ucb", "ts-wtl", "greedy"]
     output = Output.choose(json, csv)
-    setup = _setup(words, load, market, dim, family, horizon, prices, cost, public)
+    setup = _setup(words, load, market, dim, family, horizon, prices, cost, public, rules)
     _run(setup, horizon, replications, seed, workers, engine, plot, rate, output)
 
 
@@ -131,6 +148,7 @@ def scaling(
     prices: Prices = None,
     cost: Cost = 0.0,
     public: Public = 0.0,
+    rules: RulesFile = None,
     replications: Replications = 50,
     seed: SeedOption = 0,
     workers: Workers = -1,
@@ -155,10 +173,11 @@ def scaling(
     check_words(policy)
     load_policies(load)
     count = positive_int("replications", replications)
+    ruled = _rules(rules)
 
     def cell(word: str, d: int, T: int) -> tuple[Simulated, markets.Market]:
         setup = Setup.of(
-            [word], market=market, dim=d, family=family, horizon=T, prices=prices, cost=cost, public=public
+            [word], market=market, dim=d, family=family, horizon=T, prices=prices, cost=cost, public=public, rules=ruled
         )
         return setup.policies[word], setup.market
 
@@ -293,11 +312,17 @@ def _setup(
     prices: tuple[float, float] | None,
     cost: float,
     public: float,
+    rules: Path | None,
 ) -> Setup:
     load_policies(load)
     return Setup.of(
-        words, market=market, dim=dim, family=family, horizon=horizon, prices=prices, cost=cost, public=public
-    )
+        words, market=market, dim=dim, family=family, horizon=horizon, prices=prices, cost=cost, public=public,
+        rules=_rules(rules),
+    )  # fmt: skip
+
+
+def _rules(file: Path | None) -> Rules | None:
+    return None if file is None else Rules.read(file)
 
 
 def _run(

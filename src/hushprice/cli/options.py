@@ -39,6 +39,10 @@ Cost = Annotated[float, typer.Option("--cost", help="Unit cost: (price - cost) t
 Public = Annotated[
     float, typer.Option("--public", help="Share of customers who agree to send raw records (etc-ldp-mixed).")
 ]
+RulesFile = Annotated[
+    Path | None,
+    typer.Option("--rules", help="A TOML file of business rules: ladder, largest_step, segments, ranges."),
+]
 Load = Annotated[
     Path | None, typer.Option("--load", help="A Python file that registers policies or markets of your own.")
 ]

@@ -123,6 +123,11 @@ class Propensity:
     discrete: npt.NDArray[np.bool_]
 
     @classmethod
+    def certain(cls, n: int) -> Propensity:
+        """Of prices that nothing random went into."""
+        return cls(np.ones(n), np.ones(n, dtype=np.bool_))
+
+    @classmethod
     def unknown(cls, n: int) -> Propensity:
         """Of prices whose distribution is not worked out."""
         return cls(np.full(n, np.nan), np.zeros(n, dtype=np.bool_))
@@ -284,6 +289,11 @@ class Device:
         if type(self).quote is not Device.quote and type(self).propensity is Device.propensity:
             return Propensity.unknown(n)
         policy = self.policy
+        if terms is None and not params.phase.draws:
+            return Propensity.certain(n)
+        if terms is None and params.phase is Phase.EXPLORE:
+            low, high = self._range(params)
+            return Propensity(np.full(n, 1.0 / (high - low)), np.zeros(n, dtype=np.bool_))
         given = Terms.of(None, policy.prices, n, cost=policy.cost) if terms is None else terms.before()
         value, discrete = np.empty(n), np.empty(n, dtype=np.bool_)
         on_terms.propensities(

@@ -161,7 +161,7 @@ class BoundDevice(Device):
             return Propensity.unknown(len(z))
         if params.phase is Phase.SAMPLE:
             return sampling.propensity(self.policy, params.bounds, z, price, terms)
-        return Propensity(np.ones(len(z)), np.ones(len(z), dtype=np.bool_))
+        return Propensity.certain(len(z))
 
 
 class BoundServer(Server[Records]):

@@ -3,7 +3,7 @@
 from hushprice.simulation.engine import Outcome, Trace, replicate, streams
 from hushprice.simulation.oracle import NearTruth, Simulated, Today, plain
 from hushprice.simulation.pieces import Piece, check_engine, check_pair, rounds_of, run_pieces, workers_of
-from hushprice.simulation.record import record
+from hushprice.simulation.record import check_log, record, write_log
 from hushprice.simulation.results import Comparison, Result, Summary, csv_text
 from hushprice.simulation.scaling import DUST, Scaling, check_grid, fit_scaling, scale
 from hushprice.simulation.simulate import compare, simulate
@@ -22,6 +22,7 @@ __all__ = [
     "Trace",
     "check_engine",
     "check_grid",
+    "check_log",
     "check_pair",
     "compare",
     "csv_text",
@@ -35,4 +36,5 @@ __all__ = [
     "simulate",
     "streams",
     "workers_of",
+    "write_log",
 ]

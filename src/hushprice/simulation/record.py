@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import csv, parquet
 
 from hushprice.demand import Terms
-from hushprice.errors import Array, positive_int
+from hushprice.errors import Array, InvalidInput, positive_int
 from hushprice.markets import Market
 from hushprice.policies import Params, Policy, Quotes
 from hushprice.policies.base import Device, Propensity, Server
@@ -16,6 +18,25 @@ from hushprice.policies.loop import Loop
 from hushprice.privacy import UnsafeSeed
 from hushprice.simulation.engine import CHOICES, CONTEXTS, DEMAND, EXPLORATION, PRIVACY, TRUTH, streams
 from hushprice.simulation.pieces import check_pair
+
+WRITERS = {".parquet": parquet.write_table, ".csv": csv.write_csv}
+
+
+def check_log(path: Path) -> None:
+    """Refuse a file that a log cannot be written to, before any work is done."""
+    if path.suffix not in WRITERS:
+        raise InvalidInput(f"A log must be a .parquet or .csv file, got {path}.")
+    if not path.absolute().parent.is_dir():
+        raise InvalidInput(f"There is no folder {path.absolute().parent} to write the log to.")
+
+
+def write_log(table: pa.Table, path: Path) -> None:
+    """A log as Parquet or CSV, by the ending of its name."""
+    check_log(path)
+    try:
+        WRITERS[path.suffix](table, str(path))
+    except OSError as problem:
+        raise InvalidInput(f"The log {path} cannot be written: {problem}.") from None
 
 
 class RecordingLoop(Loop):

@@ -8,15 +8,16 @@ import inspect
 import math
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from hushprice import markets, policies
+from hushprice.demand import Rules
 from hushprice.errors import InvalidInput, MissingOption, nearest
 from hushprice.markets import Market
 from hushprice.policies import Policy, PrivatePolicy
-from hushprice.simulation import NearTruth, Simulated
+from hushprice.simulation import NearTruth
 
 USUAL_DIM = 4
 
@@ -45,7 +46,7 @@ def market_from(word: str, *, dim: int | None = None, horizon: int, **options: A
 class Setup:
     """Policies, by their words, and the market they sell in."""
 
-    policies: dict[str, Simulated]
+    policies: dict[str, Policy | NearTruth]
     market: Market
 
     @classmethod
@@ -60,11 +61,13 @@ class Setup:
         prices: tuple[float, float] | None = None,
         cost: float = 0.0,
         public: float = 0.0,
+        rules: Rules | None = None,
     ) -> Setup:
         """From words, and options of the market."""
         given: dict[str, Any] = {key: value for key, value in (("cost", cost), ("public", public)) if value}
         given |= {key: value for key, value in (("family", family), ("prices", prices)) if value is not None}
         world = market_from(market, dim=dim, horizon=horizon, **given)
+        world = world if rules is None else replace(world, rules=rules)
         return cls(policies=policies_from(words, world, horizon), market=world)
 
 
@@ -93,14 +96,14 @@ def check_words(words: Iterable[str]) -> None:
         seen.add(word)
 
 
-def policies_from(words: Iterable[str], market: Market, horizon: int) -> dict[str, Simulated]:
+def policies_from(words: Iterable[str], market: Market, horizon: int) -> dict[str, Policy | NearTruth]:
     """Policies for a market from words like ``mle-cycle:variant=original,ridge=0.1``, by word."""
     chosen = list(words)
     check_words(chosen)
     return {word: policy_from(word, market, horizon) for word in chosen}
 
 
-def policy_from(word: str, market: Market, horizon: int) -> Simulated:
+def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
     """One policy; what the word leaves open comes from the market.
 
     Three values are worked out: ``sqrt(d)``, the centre ``truth`` (an oracle, as in the paper's simulations) and the
