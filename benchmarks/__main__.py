@@ -121,8 +121,8 @@ def mle(records: int = 100_000, columns: int = 50) -> None:
 
     rows: Rows = []
     for name, work in (
-        ("hushprice", lambda: hp.fit("logistic", x, y, tolerance=1e-2).theta),
-        ("hushprice, default", lambda: hp.fit("logistic", x, y).theta),
+        ("hushprice", lambda: hp.estimation.fit("logistic", x, y, tolerance=1e-2).theta),
+        ("hushprice, default", lambda: hp.estimation.fit("logistic", x, y).theta),
         ("scikit-learn", sklearn_fit),
         ("glum", glum_fit),
     ):

@@ -101,7 +101,7 @@ def test_stages_share_nothing(rng: np.random.Generator) -> None:
     theta, _ = stages.bounds()
     for s, records in kept.items():
         z, price, y = (np.concatenate(column) for column in zip(*records, strict=True))
-        exact = hp.fit("logistic", hp.estimation.design(z, price), y, ridge=1.0)
+        exact = hp.estimation.fit("logistic", hp.estimation.design(z, price), y, ridge=1.0)
         gap = theta[s - 1] - exact.theta
         assert math.sqrt(gap @ np.linalg.solve(exact.covariance, gap)) <= DRIFT_BOUND
         assert stages.members[s - 1].drift() <= DRIFT_BOUND
@@ -245,7 +245,7 @@ def test_ucb_follows_its_listing(family: Family) -> None:
         z = loop.z[t]
         if t % 13 == 5:
             x = np.array([r[0] for r in records])
-            theta = hp.fit(family, x, [r[1] for r in records], ridge=1.0).theta
+            theta = hp.estimation.fit(family, x, [r[1] for r in records], ridge=1.0).theta
             running = loop.pricer._server.estimators[0].published
             information = (
                 np.eye(4) + x[:-1].T @ (family.curvature(x[:-1] @ theta)[:, None] * x[:-1]) if len(x) > 1 else np.eye(4)

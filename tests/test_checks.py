@@ -55,7 +55,7 @@ def test_policy_in_other_dimensions(name: str, dim: int, check: checks.PolicyChe
 @pytest.mark.parametrize("dim", [1, 4])
 @pytest.mark.parametrize("name", markets.REGISTRY)
 def test_market(name: str, dim: int, family: str, check: Any) -> None:
-    if (name == "lower-bound" and family != "linear") or (name in ("a1", "a2") and dim % 2) or name == "autoloan":
+    if (name == "lower-bound" and family != "linear") or (name in ("a1", "a2") and dim % 2) or name in ("autoloan", "twin"):
         with pytest.raises(hp.InvalidInput):
             markets.get(name)(dim=dim, family=family)
         return

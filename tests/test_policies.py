@@ -119,7 +119,7 @@ def test_exploitation_uses_the_exact_mle_of_the_experiments() -> None:
         z.append(loop.z[t])
         prices.append(offer.price)
         outcomes.append(y)
-    exact = hp.fit("logistic", hp.estimation.design(z, prices), outcomes, ridge=0.1)
+    exact = hp.estimation.fit("logistic", hp.estimation.design(z, prices), outcomes, ridge=0.1)
     np.testing.assert_allclose(loop.pricer.params.theta, exact.theta, atol=1e-7)
 
 

@@ -1,4 +1,4 @@
-"""What people type: ``hushprice demo | simulate | compare | scaling | study | paper | audit | list``."""
+"""What people type: ``hushprice demo | fit | twin | plan | evaluate | simulate | compare | ...``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hushprice import markets, plots, policies, privacy, theory
-from hushprice.cli import audit, demo, paper, study
+from hushprice.cli import audit, demo, evaluate, fit, paper, plan, study, twin
 from hushprice.cli.options import (
     AsCsv,
     AsJson,
@@ -54,6 +54,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command(name="demo")(demo.demo)
+app.command(name="fit")(fit.fit)
+app.command(name="twin")(twin.twin)
+app.command(name="plan")(plan.plan)
+app.command(name="evaluate")(evaluate.evaluate)
 
 
 @app.command()

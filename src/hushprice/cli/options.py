@@ -18,7 +18,7 @@ PolicyWords = Annotated[
     ),
 ]
 MarketName = Annotated[
-    str, typer.Option("--market", "-m", help="Market: s1, s2, wide, a1, a2, lower-bound or autoloan.")
+    str, typer.Option("--market", "-m", help="Market: s1, s2, wide, a1, a2, lower-bound, autoloan or twin:file=FILE.")
 ]
 Dim = Annotated[
     int | None, typer.Option("--dim", "-d", help="Number d of features.", show_default="4, or the market's own")

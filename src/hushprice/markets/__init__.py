@@ -11,6 +11,9 @@ from hushprice.markets.adversarial import a1, a2, lower_bound
 from hushprice.markets.autoloan import Loans, autoloan, loans, write_standin
 from hushprice.markets.market import Arrivals, Block, Contexts, ContextSequence, Market, Resample
 from hushprice.markets.synthetic import s1, s2, wide
+from hushprice.markets.twin import Twin, twin
+from hushprice.markets.twincheck import TwinCheck, check_twin
+from hushprice.markets.twinfile import from_file, load_twin, save_twin
 
 REGISTRY: dict[str, Callable[..., Market]] = {
     "s1": s1,
@@ -20,6 +23,7 @@ REGISTRY: dict[str, Callable[..., Market]] = {
     "a2": a2,
     "lower-bound": lower_bound,
     "autoloan": autoloan,
+    "twin": from_file,
 }
 
 
@@ -64,6 +68,7 @@ def options_of(maker: Callable[..., Market]) -> list[str]:
 
 
 __all__ = [
-    "REGISTRY", "Arrivals", "Block", "ContextSequence", "Contexts", "Loans", "Market", "Resample",
-    "a1", "a2", "autoloan", "build", "get", "loans", "lower_bound", "s1", "s2", "wide", "write_standin",
+    "REGISTRY", "Arrivals", "Block", "ContextSequence", "Contexts", "Loans", "Market", "Resample", "Twin", "TwinCheck",
+    "a1", "a2", "autoloan", "build", "check_twin", "from_file", "get", "load_twin", "loans", "lower_bound", "s1", "s2",
+    "save_twin", "twin", "wide", "write_standin",
 ]  # fmt: skip

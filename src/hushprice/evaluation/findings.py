@@ -1,0 +1,100 @@
+"""What a good analyst would say of an evaluation before relying on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from hushprice.evaluation import propensity as likely
+from hushprice.evaluation.customers import Contexts, Customers
+from hushprice.evaluation.estimators import Terms, Weighed
+from hushprice.evaluation.propensity import Propensities
+from hushprice.logs.findings import Finding
+from hushprice.logs.source import Source
+
+LOW_EFFECTIVE = 200.0
+LOW_SHARE, PLENTY = 0.01, 2000.0  # an effective size below this share of the rows is told, unless it is plenty
+DOUBT = 4.0  # standard errors
+
+
+def of_columns(source: Source, contexts: Contexts, cost: float | str, *, asked: bool) -> Iterator[Finding]:
+    """Columns that might have been used; ``asked`` if features were named, be it none."""
+    if not contexts.needed and not asked:
+        yield Finding(
+            "no-features",
+            "note",
+            "No features are given, so the regression of the doubly robust estimate knows the price only. It is right "
+            "all the same, but less precise than it could be.",
+        )
+    if "cost" in source.columns and cost == 0.0:
+        yield Finding("cost-not-used", "note", "The column 'cost' of the log is not used: give cost='cost' for that.")
+
+
+def of_rows(customers: Customers, drawn: Propensities) -> Iterator[Finding]:
+    """Rows that had to be left out."""
+    reasons = (likely.CERTAIN, likely.NO_PROPENSITY, likely.OWN_LADDER)
+    certain = sum(drawn.left_out.get(reason, 0) for reason in reasons)
+    if certain:
+        yield Finding(
+            "not-random",
+            "note",
+            f"{certain:,} rows ({certain / len(customers.price):.0%}) are left out, as their price was not drawn at "
+            "random, or not in a way that is known. The customers of the others are taken to be like them: that holds "
+            "if who got a random price was not chosen by who they are.",
+        )
+    small = drawn.left_out.get(likely.SMALL, 0)
+    if small:
+        least = likely.SMALLEST_STRATUM
+        yield Finding("small-strata", "note", f"{small:,} rows are left out, in strata of fewer than {least} rows.")
+
+
+def of_overlap(weighed: Weighed) -> Iterator[Finding]:
+    """Customers about whose target price the log tells little or nothing."""
+    used = int(weighed.used.sum())
+    outside = used - int(weighed.part.sum())
+    if outside:
+        yield Finding(
+            "no-overlap",
+            "care",
+            f"For {outside:,} of {used:,} customers ({outside / used:.1%}) the target's price lies outside the prices "
+            "that could have been drawn. Kernel IPS leaves them out and compares with what the others paid. The doubly "
+            "robust estimate takes the model's word for them, which its interval does not account for.",
+        )
+    size = weighed.effective
+    few = size < LOW_EFFECTIVE
+    if few or size < min(LOW_SHARE * used, PLENTY):
+        yield Finding(
+            "low-effective",
+            "care",
+            f"The effective sample size is {size:,.0f} of {used:,} rows: few customers were quoted prices near the "
+            f"target's. {'Intervals may be too narrow; do not rely on them.' if few else 'Estimates are imprecise.'}",
+        )
+
+
+def of_weights(weighed: Weighed) -> Iterator[Finding]:
+    """Weights whose mean is not 1, as it must be if the propensities are right."""
+    weight = weighed.weight[weighed.part]
+    mean, error = float(weight.mean()), float(weight.std() / np.sqrt(len(weight)))
+    if abs(mean - 1.0) > DOUBT * error + 1e-3:
+        yield Finding(
+            "weights-off",
+            "care",
+            f"Weights have a mean of {mean:.3f} (standard error {error:.3f}) instead of 1: the propensities are not "
+            "those of the logged prices, or not every price from the lowest to the highest could have been drawn for "
+            "every customer (as with a largest step between quotes). Do not rely on kernel IPS.",
+        )
+
+
+def of_bandwidth(terms: Sequence[Terms], wider: Sequence[Terms], h: float) -> Iterator[Finding]:
+    """An estimate that twice the bandwidth changes by more than chance: its bias is four times as large there."""
+    for one, other in zip(terms, wider, strict=True):
+        change = (other.score - one.score)[one.part]
+        mean, error = float(change.mean()), float(change.std() / np.sqrt(len(change)))
+        if abs(mean) > DOUBT * error > 0.0:
+            yield Finding(
+                "bandwidth",
+                "care",
+                f"At twice the bandwidth the {one.name} estimate changes by {mean:.3g}, more than chance explains "
+                f"(standard error {error:.2g}): demand bends near the target. Try a bandwidth below {h:.3g}.",
+            )

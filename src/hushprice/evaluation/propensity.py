@@ -1,0 +1,202 @@
+"""How likely each logged price was, and which others could have been drawn.
+
+Three sources: propensities that were logged with the quotes, the design of an experiment (prices drawn at random within
+strata), or one range from which all prices were drawn evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hushprice.errors import Array, InvalidInput, price_range
+from hushprice.evaluation.weights import Ladder, Mask, Range, Rows, Support
+from hushprice.logs.source import Batch
+
+SMALLEST_STRATUM = 50
+_REPEATED = 20  # prices seen so often on average form a ladder
+_CERTAIN = 1.0 - 1e-9
+
+NO_PROPENSITY = "propensity not known"
+CERTAIN = "price not drawn at random"
+OWN_LADDER = "alternatives not known"
+SMALL = f"stratum of fewer than {SMALLEST_STRATUM} rows"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Propensities:
+    """The propensity of each row's price, and the supports it was drawn from. Rows in no support are left out."""
+
+    value: Array  # (n,), a density in ranges and a probability on ladders
+    supports: tuple[Support, ...]
+    left_out: dict[str, int] = field(default_factory=dict)  # how many rows, by reason
+    source: str  # in words
+
+    @property
+    def used(self) -> Mask:
+        """The rows in a support."""
+        mask = np.zeros(len(self.value), dtype=bool)
+        for support in self.supports:
+            mask[support.rows] = True
+        return mask
+
+
+def evenly(price: Array, prices: tuple[float, float]) -> Propensities:
+    """All prices were drawn evenly from one range."""
+    low, high = price_range(prices)
+    outside = int(((price < low) | (price > high)).sum())
+    if outside:
+        raise InvalidInput(
+            f"{outside:,} of {len(price):,} logged prices lie outside {low:g} to {high:g}, from which they are said to "
+            f"have been drawn; they go from {price.min():g} to {price.max():g}."
+        )
+    everyone = Range(rows=np.arange(len(price)), low=low, high=high)
+    value = np.full(len(price), 1.0 / (high - low))
+    return Propensities(value=value, supports=(everyone,), source=f"prices drawn evenly from {low:g} to {high:g}")
+
+
+def logged(price: Array, value: Array, discrete: Mask, groups: Rows) -> Propensities:
+    """Propensities that came with the quotes: densities, and probabilities where ``discrete``.
+
+    Rows whose propensity is missing are left out. So are rows whose price was certain (probability 1, as in the exploit
+    phase of ETC): they tell nothing of other prices. Estimates are then over the customers who met a price drawn at
+    random, taken to be like the others.
+
+    The range is that of the prices seen in a group of rows (a segment). A ladder is recognised by its rows: the mean
+    of 1 / probability is the number of prices that could have been drawn. Where prices of a group are more than that,
+    as with a customer's own two prices in Semi-Myopic, rows of one probability are tried as ladders by themselves, and
+    left out if this does not help. Rows at an end of a range that have a probability while the others have densities
+    (prices cut off there) stay: their density is infinite and their weight 0.
+    """
+    known = ~np.isnan(value)
+    impossible = known & ((value <= 0.0) | np.isinf(value) | (discrete & (value > 1.0 + 1e-9)))
+    if impossible.any():
+        row = int(np.argmax(impossible))
+        kind = "probability" if discrete[row] else "density"
+        raise InvalidInput(
+            f"{int(impossible.sum()):,} rows have a propensity that a quoted price cannot have: row {row + 1} has "
+            f"{kind} {value[row]:g}. Leave it empty where it is not known."
+        )
+    certain = known & discrete & (value >= _CERTAIN)
+    drawn = known & ~certain
+    ladders = [one for rows in _by(groups, drawn & discrete) for one in _ladders(price, value, rows)]
+    strange = drawn & discrete
+    for one in ladders:
+        strange[one.rows] = False
+    ranges = []
+    for rows in _by(groups, drawn & ~discrete):
+        low, high = float(price[rows].min()), float(price[rows].max())
+        if low == high:
+            certain[rows] = True  # one price only, whatever was written down
+            continue
+        ends = np.flatnonzero(strange & (groups == groups[rows[0]]) & ((price <= low) | (price >= high)))
+        strange[ends] = False
+        ranges.append(Range(rows=np.sort(np.concatenate([rows, ends])), low=low, high=high))
+        value = np.where(np.isin(np.arange(len(price)), ends), np.inf, value)
+    left = {NO_PROPENSITY: int((~known).sum()), CERTAIN: int(certain.sum()), OWN_LADDER: int(strange.sum())}
+    supports: tuple[Support, ...] = (*ranges, *ladders)
+    return Propensities(
+        value=value, supports=supports, left_out={k: v for k, v in left.items() if v}, source="logged propensities"
+    )
+
+
+def _ladders(price: Array, value: Array, rows: Rows) -> list[Ladder]:
+    """The ladder of these rows, or the ladders of those of one probability."""
+    if _is_ladder(price[rows], value[rows]):
+        return [ladder(price, rows)]
+    kinds = np.unique(value[rows].round(12))
+    if len(kinds) > 100:
+        return []
+    parts = [rows[np.isclose(value[rows], kind, rtol=1e-9, atol=1e-12)] for kind in kinds]
+    return [ladder(price, part) for part in parts if _is_ladder(price[part], value[part])]
+
+
+def _is_ladder(price: Array, value: Array) -> bool:
+    """Whether the number of prices is the mean of 1 / probability, which estimates it."""
+    points = len(np.unique(price))
+    inverse = 1.0 / value
+    error = float(inverse.std() / np.sqrt(len(inverse)))
+    return points <= len(price) and abs(float(inverse.mean()) - points) <= 5.0 * error + 0.05 * points
+
+
+def ladder(price: Array, rows: Rows) -> Ladder:
+    """The ladder made of the prices that these rows have."""
+    points, place, counts = np.unique(price[rows], return_inverse=True, return_counts=True)
+    return Ladder(rows=rows, points=points, share=counts / len(rows), place=place)
+
+
+def within(price: Array, strata: Rows) -> Propensities:
+    """Prices were drawn at random within strata: propensities are estimated in each.
+
+    Where prices repeat (20 rows a price on average), the probability is the share of the stratum's rows with that
+    price. Otherwise the density is estimated by an Epanechnikov kernel, reflected at the ends of the stratum's prices,
+    from the other rows (leave-one-out). Strata of fewer than 50 rows, or with one price, are left out. Estimated
+    shares do no harm to the intervals: they make the estimates more precise than the true ones would (Hirano, Imbens &
+    Ridder 2003).
+    """
+    value = np.full(len(price), np.nan)
+    supports: list[Support] = []
+    small = certain = 0
+    every = _by(strata, np.ones(len(price), dtype=bool))
+    repeated = len(price) >= _REPEATED * sum(len(np.unique(price[rows])) for rows in every)
+    for rows in every:
+        if len(rows) < SMALLEST_STRATUM:
+            small += len(rows)
+        elif np.ptp(price[rows]) == 0.0:
+            certain += len(rows)
+        elif repeated:
+            steps = ladder(price, rows)
+            value[rows] = steps.share[steps.place]
+            supports.append(steps)
+        else:
+            value[rows] = density(price[rows])
+            supports.append(Range(rows=rows, low=float(price[rows].min()), high=float(price[rows].max())))
+    kind = "shares of each price" if repeated else "kernel densities of the price"
+    left = {k: v for k, v in ((SMALL, small), (CERTAIN, certain)) if v}
+    count = len(every)
+    source = f"{kind} within {count} {'strata' if count > 1 else 'stratum'}"
+    return Propensities(value=value, supports=tuple(supports), left_out=left, source=source)
+
+
+def density(price: Array) -> Array:
+    """The density of prices at each of them, from the others.
+
+    f(p_i) = 1 / ((n - 1) h) sum over j != i of K((p_i - p_j) / h) with K(u) = 3/4 (1 - u^2), over the prices and their
+    reflections at both ends; h = 2.34 sd n^(-1/5), Silverman's rule for this kernel. Sums over a window come from
+    running sums of 1, p and p^2 over sorted prices, so that it takes n log n steps.
+    """
+    n, low, high = len(price), price.min(), price.max()
+    h = min(2.34 * float(price.std()) * n**-0.2, float(high - low) / 2)
+    middle = (low + high) / 2
+    p = (price - middle) / h
+    ends = (low - middle) / h, (high - middle) / h
+    every = np.sort(np.concatenate([p, 2 * ends[0] - p, 2 * ends[1] - p]))
+    left, right = np.searchsorted(every, p - 1.0, side="left"), np.searchsorted(every, p + 1.0, side="right")
+    running = [np.concatenate([[0.0], np.cumsum(every**j)]) for j in range(3)]
+    count, first, second = (sums[right] - sums[left] for sums in running)
+    total = 0.75 * (count - (p * p * count - 2.0 * p * first + second))
+    others = np.maximum(total - 0.75, 0.75 / n)  # without its own; a lone price keeps a small share
+    value: Array = others / ((n - 1) * h)
+    return value
+
+
+def _by(groups: Rows, mask: Mask) -> list[Rows]:
+    """The rows of each group within the mask."""
+    rows = np.flatnonzero(mask)
+    if not len(rows):
+        return []
+    order = rows[np.argsort(groups[rows], kind="stable")]
+    return [np.sort(part) for part in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)]
+
+
+def number(batch: Batch, columns: Sequence[str]) -> Rows:
+    """The number of the stratum of each row: rows with the same words in every column share one."""
+    result = np.zeros(batch.rows, dtype=np.int64)
+    for name in columns:
+        codes, words = batch.codes(name)
+        first = {word: i for i, word in reversed(list(enumerate(words)))}  # a word can stand in two places
+        place = np.array([*(first[word] for word in words), len(words)])[codes]
+        _, result = np.unique(result * (len(words) + 1) + place, return_inverse=True)
+    return result

@@ -1,0 +1,116 @@
+"""What came of an evaluation."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hushprice.evaluation.estimators import Estimate
+from hushprice.logs.findings import Finding
+
+DOUBLY_ROBUST = "doubly robust"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Estimates of the profit per customer, next to that of the logged prices.
+
+    target: the policy; logged: what the logged prices earned; estimates: by name (kernel IPS, self-normalised, doubly
+    robust); rows: of the log; used: rows whose price was drawn at random in a known way, which the estimates are from;
+    left_out: the others, by reason; propensities: where these come from; bandwidth: h; sensitivity: the estimates by
+    the bandwidth they were made with, h/2, h and 2h; mean_weight: 1 if the propensities are right; findings: warnings.
+    """
+
+    target: str
+    logged: Estimate
+    estimates: Mapping[str, Estimate]
+    rows: int
+    used: int
+    left_out: Mapping[str, int]
+    propensities: str
+    bandwidth: float
+    sensitivity: Mapping[float, Mapping[str, Estimate]]
+    mean_weight: float
+    findings: tuple[Finding, ...]
+
+    @property
+    def best(self) -> Estimate:
+        """The doubly robust estimate."""
+        return self.estimates[DOUBLY_ROBUST]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            "target": self.target,
+            "logged": self.logged.to_dict(),
+            "estimates": [estimate.to_dict() for estimate in self.estimates.values()],
+            "rows": self.rows,
+            "used": self.used,
+            "left_out": dict(self.left_out),
+            "propensities": self.propensities,
+            "bandwidth": self.bandwidth,
+            "sensitivity": [
+                {"bandwidth": h, **estimate.to_dict()}
+                for h, some in self.sensitivity.items()
+                for estimate in some.values()
+            ],
+            "mean_weight": self.mean_weight,
+            "findings": [asdict(finding) for finding in self.findings],
+            "in_words": self.in_words(),
+        }
+
+    def to_json(self) -> str:
+        """:meth:`to_dict` as text; a number that is not finite becomes null."""
+        return json.dumps(_finite(self.to_dict()), indent=2, allow_nan=False)
+
+    def in_words(self) -> str:
+        """The answer in one sentence or two."""
+        one = self.best
+        low, high = one.interval
+        less, more = one.difference_interval
+        told = f"{self.target} would have earned {short(one.value)} a customer (95%: {short(low)} to {short(high)})"
+        than = f"the logged prices earned {short(self.logged.value)}"
+        size = sorted((abs(less), abs(more)))
+        answer = f"That is {short(abs(one.difference))} {'more' if less > 0.0 else 'less'}"
+        answer += f" ({short(size[0])} to {short(size[1])})."
+        if less <= 0.0 <= more:
+            answer = f"The log does not tell which is more: the difference of {short(one.difference)} could be "
+            answer += f"{short(less)} to {short(more)}."
+        care = any(finding.severity != "note" for finding in self.findings)
+        return f"{told}; {than}. {answer}{' Mind the warnings.' if care else ''}"
+
+    def in_money(self, worth: float) -> Evaluation:
+        """The same with every amount times ``worth``, what one unit of price times demand is in money."""
+
+        def times(one: Estimate) -> Estimate:
+            amounts = {k: worth * getattr(one, k) for k in ("value", "se", "difference", "difference_se")}
+            return replace(one, **amounts)
+
+        return replace(
+            self,
+            logged=times(self.logged),
+            estimates={name: times(one) for name, one in self.estimates.items()},
+            sensitivity={h: {k: times(one) for k, one in some.items()} for h, some in self.sensitivity.items()},
+        )
+
+
+def short(value: float) -> str:
+    """A number with four digits or so.
+
+    >>> short(0.123456), short(12345.6), short(-3.14159)
+    ('0.1235', '12,346', '-3.142')
+    """
+    if not math.isfinite(value):
+        return "not known"
+    return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:.4g}"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,219 @@
+"""What a policy would quote to the customers of a log: the target of an evaluation.
+
+A target is a word (``fixed-price:price=7``, ``random-price``), a demand model or its file (the price that earns most
+by it), a live pricer or its snapshot (what it would quote now), a policy that does not learn, a function from contexts
+to prices, or an array of prices. A policy that learns has no prices of its own: they depend on the outcomes it would
+have seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushprice import policies
+from hushprice.errors import Array, InvalidInput, array, finite, price_range, unknown
+from hushprice.evaluation.customers import Customers
+from hushprice.evaluation.estimators import CrossFit
+from hushprice.evaluation.weights import Mask, Support
+from hushprice.kernels import glm
+from hushprice.policies import Phase, Policy
+from hushprice.policies.base import FOREVER
+from hushprice.policies.pricer import Pricer
+
+NODES, SHARES = np.polynomial.legendre.leggauss(16)
+SEED = 0  # of prices that a target draws
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Quoted:
+    """One price for each customer; ``drawn`` if the policy draws them, which was then done once."""
+
+    name: str
+    prices: Array
+    drawn: bool = False
+
+    def on(self, support: Support, price: Array, h: float) -> tuple[Array, Array, Mask]:
+        """L(p) and the target's price of the customers of a support, and which of these prices it covers."""
+        target = self.prices[support.rows]
+        covered = support.covers(target)
+        return np.where(covered, support.spread(price[support.rows], target, h), 0.0), target, covered
+
+    def profit(self, demand: CrossFit, cost: Array) -> Array:
+        """What the target earns by a demand model."""
+        value: Array = (self.prices - cost) * demand.at(self.prices)
+        return value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Even:
+    """A price drawn evenly from low to high, so that w = 1 / (high - low) / f(p | z), without a kernel.
+
+    Where the logged prices come from a ladder, or do not reach as far, prices drawn once stand for it.
+    """
+
+    name: str
+    low: float
+    high: float
+    drawn_prices: Array
+    drawn: bool = False
+
+    @property
+    def prices(self) -> Array:
+        return self.drawn_prices
+
+    def on(self, support: Support, price: Array, h: float) -> tuple[Array, Array, Mask]:
+        if not support.contains(self.low, self.high):
+            return Quoted(name=self.name, prices=self.drawn_prices).on(support, price, h)
+        p = price[support.rows]
+        inside = (p >= self.low) & (p <= self.high)
+        return inside / (self.high - self.low), p, np.ones(len(p), dtype=bool)
+
+    def profit(self, demand: CrossFit, cost: Array) -> Array:
+        total = np.zeros(len(cost))
+        for node, share in zip(NODES, SHARES, strict=True):
+            price = self.low + (self.high - self.low) * (1.0 + node) / 2.0
+            total += share / 2.0 * (price - cost) * demand.at(price)
+        return total
+
+
+Target = Quoted | Even
+
+
+def load(policy: Any) -> Any:
+    """A policy that is named by a file, read; anything else as it is."""
+    if not isinstance(policy, (str, Path)):
+        return policy
+    path = Path(policy)
+    if path.is_file():
+        from hushprice.logs.model import DemandModel
+
+        if path.suffix.lower() == ".json":
+            return DemandModel.load(path)
+        return Pricer.load(path)
+    word = str(policy)
+    if isinstance(policy, Path) or ("/" in word and ":" not in word) or path.suffix in (".json", ".zip", ".snapshot"):
+        raise InvalidInput(f"There is no file {policy}. A target is a word, a demand model file or a pricer snapshot.")
+    return word
+
+
+def resolve(
+    policy: Any, customers: Customers, *, prices: tuple[float, float] | None, segment: str | None = None
+) -> Target:
+    """The target that a policy makes for these customers. ``prices`` is the range it may use, if it has none itself."""
+    n = len(customers.price)
+    if isinstance(policy, str):
+        return _word(policy, n, _seen(customers) if prices is None else price_range(prices))
+    if hasattr(policy, "encoding_") and hasattr(policy, "alpha_"):
+        return _greedy(policy, customers, prices)
+    if isinstance(policy, Policy):
+        return _pricer(_constant(policy), customers, segment)
+    if isinstance(policy, Pricer):
+        return _pricer(policy, customers, segment)
+    if hasattr(policy, "optimal_price"):
+        raise InvalidInput("The demand model is not fitted yet: call fit first.")
+    if callable(policy):
+        quoted = array("the prices of the function", policy(customers.z.copy()), shape=(n,))
+        return Quoted(name=getattr(policy, "__name__", "function"), prices=quoted)
+    every = array("the target's prices", policy, shape=(len(customers.complete),))
+    return Quoted(name="given prices", prices=every[customers.complete])
+
+
+def _seen(customers: Customers) -> tuple[float, float]:
+    return float(customers.price.min()), float(customers.price.max())
+
+
+def _word(word: str, n: int, seen: tuple[float, float]) -> Target:
+    name, _, rest = word.partition(":")
+    options = dict(item.partition("=")[::2] for item in filter(None, rest.split(",")))
+    if name == "fixed-price":
+        if set(options) != {"price"}:
+            raise InvalidInput(f"{word!r} should say which price, and nothing else, as in fixed-price:price=7.")
+        return Quoted(name=word, prices=np.full(n, _price(options["price"])))
+    if name == "random-price":
+        if options:
+            raise InvalidInput(f"random-price takes no options here, got {word!r}: give its range as prices.")
+        return _even(word, n, *seen)
+    if name not in policies.REGISTRY:
+        raise unknown("policy", name, ("fixed-price", "random-price", *policies.REGISTRY))
+    raise _learns(name)
+
+
+def _price(text: str) -> float:
+    try:
+        return finite("price", float(text), minimum=0.0)
+    except ValueError:
+        raise InvalidInput(f"The price of fixed-price must be a number, got {text!r}.") from None
+
+
+def _learns(name: str) -> InvalidInput:
+    return InvalidInput(
+        f"{name} sets its prices by what it learns or knows, so that a log cannot tell them. Run it on a twin of the "
+        "log (hushprice plan), or evaluate a pricer in the state it is in: save it, and give the file. The best prices "
+        "by a demand model can be evaluated too: give the model file."
+    )
+
+
+def _constant(policy: Policy) -> Pricer:
+    """A pricer of a policy that never learns."""
+    server = policy.server()
+    if server.span < FOREVER or server.params.learn:
+        raise _learns(policy.name)
+    return policy.start(seed=SEED)
+
+
+def _even(name: str, n: int, low: float, high: float) -> Even:
+    if low == high:
+        raise InvalidInput("All logged prices are the same: give the range of random-price as prices.")
+    drawn = low + (high - low) * np.random.default_rng(SEED).random(n)
+    return Even(name=name, low=low, high=high, drawn_prices=drawn)
+
+
+def _greedy(model: Any, customers: Customers, prices: tuple[float, float] | None) -> Quoted:
+    """The price in the range that earns most by a demand model."""
+    low, high = price_range(model.prices_ if prices is None else prices)
+    z = model.encoding_.encode(customers.batch)
+    a, b = z @ model.alpha_, z @ model.beta_
+    with np.errstate(all="ignore"):
+        quoted = glm.best_price_ufunc(model.family_.code, a, b, customers.cost, low, high)
+    return Quoted(name="best price by the model", prices=np.asarray(quoted, dtype=np.float64))
+
+
+def _pricer(pricer: Pricer, customers: Customers, segment: str | None) -> Target:
+    """What a pricer would quote now, to the customers in the order of the log and without learning meanwhile."""
+    policy, z, n = pricer.policy, customers.z, len(customers.z)
+    if z.shape[1] != policy.dim:
+        raise InvalidInput(
+            f"The pricer takes contexts of {policy.dim} numbers, but those of the log have {z.shape[1]} "
+            f"({', '.join(customers.names[:8])}). Name the features it was run with, in their order."
+        )
+    params = pricer.params
+    name = f"{policy.name} as it stands"
+    if params.phase is Phase.EXPLORE and policy.rules is None:
+        return _even(name, n, *policy.experiment_range())
+    cost = customers.cost if customers.own_cost else None
+    terms = policy.terms(n, cost=cost, segment=_segments(policy, customers, segment))
+    rng = np.random.default_rng(SEED)
+    given = () if terms is None else (terms,)
+    quotes = policy.device().quote(params, z, rng, *given)
+    fixed = params.phase in (Phase.EXPLOIT, Phase.FIXED, Phase.INDEX)
+    return Quoted(name=name, prices=quotes.price, drawn=not fixed)
+
+
+def _segments(policy: Policy, customers: Customers, segment: str | None) -> Any:
+    rules = policy.rules
+    if rules is None or not rules.segments:
+        return None
+    if segment is None:
+        raise InvalidInput(
+            f"The pricer's rules need the segment of each customer ({', '.join(rules.segments)}): name its column."
+        )
+    codes, words = customers.batch.codes(segment)
+    if (codes < 0).any():
+        raise InvalidInput(
+            f"The column {segment!r} is empty in {int((codes < 0).sum()):,} rows, but the rules need it."
+        )
+    return np.array([rules.index(word) for word in words], dtype=np.int64)[codes]

@@ -1,0 +1,268 @@
+"""What is told of a fitted demand model: coefficients, elasticities by segment, calibration and held-out fit.
+
+Everything is summed up block by block in one pass over the log, so that a log need not fit into memory.
+
+The elasticity of a segment's total demand D = sum w psi'(eta) at the prices seen, all of them raised by one percent, is
+
+    E = -N / D,    N = sum w p b psi''(eta),    eta = z.alpha - p z.beta,  b = z.beta,
+
+and its standard error follows by the delta method from the covariance of (alpha, beta), with
+
+    dN/dalpha = sum w p b psi''' z        dN/dbeta = sum w (p psi'' - p^2 b psi''') z
+    dD/dalpha = sum w psi'' z             dD/dbeta = -sum w p psi'' z
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hushprice.demand import Family
+from hushprice.errors import Array
+from hushprice.kernels import glm as kernel
+
+Index = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coefficient:
+    """Effects of one entry of z on utility (alpha) and price sensitivity (beta); None where beta is held at 0."""
+
+    name: str
+    alpha: float
+    alpha_se: float
+    beta: float | None
+    beta_se: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """One segment of customers: means are weighted, shares are of the weight.
+
+    low, high: prices seen; elasticity: of its total demand at the prices seen; best_price: mean over its customers of
+    the price in the range asked for that earns most; at_low, at_high: share of them for whom that is an end of the
+    range; rising: share whose demand does not fall with the price.
+    """
+
+    name: str
+    rows: int
+    weight: float
+    low: float
+    high: float
+    mean_price: float
+    demand: float
+    predicted: float
+    elasticity: float
+    elasticity_se: float
+    best_price: float
+    at_low: float
+    at_high: float
+    rising: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tenth:
+    """Held-out rows with similar predicted demand: mean prediction, and the demand seen with its 95% interval."""
+
+    rows: int
+    predicted: float
+    seen: float
+    low: float
+    high: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the prediction lies in the interval."""
+        return self.low <= self.predicted <= self.high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """How well one model foretells held-out rows: log-likelihood a row, share of deviance explained, AUC."""
+
+    model: str
+    loglik: float
+    explained: float
+    auc: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Fit on rows that were left out of the estimate; the first score is the model's."""
+
+    rows: int
+    trained_on: int
+    scores: tuple[Score, ...]
+    calibration: tuple[Tenth, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """Mean demand of a segment's customers when all are quoted the same price, with standard errors."""
+
+    name: str
+    prices: tuple[float, ...]
+    demand: tuple[float, ...]
+    demand_se: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What :func:`hushprice.fit` tells of a model. ``by`` says what the segments are; the first curve is everyone's."""
+
+    coefficients: tuple[Coefficient, ...]
+    by: str
+    everyone: Segment
+    segments: tuple[Segment, ...]
+    curves: tuple[Curve, ...]
+    held_out: HeldOut | None
+    sensitivity: float
+    sensitivity_se: float
+
+
+def coefficients(
+    names: Sequence[str], theta: Array, covariance: Array, sensitive: npt.NDArray[np.bool_]
+) -> tuple[Coefficient, ...]:
+    """The table of coefficients, on the standardised scale of z."""
+    d = len(names)
+    se = standard_errors(covariance)
+    return tuple(
+        Coefficient(
+            name=name,
+            alpha=float(theta[j]),
+            alpha_se=float(se[j]),
+            beta=float(theta[d + j]) if sensitive[j] else None,
+            beta_se=float(se[d + j]) if sensitive[j] else None,
+        )
+        for j, name in enumerate(names)
+    )
+
+
+def standard_errors(covariance: Array) -> Array:
+    """Roots of the diagonal; infinite where a coefficient is not identified."""
+    variance = np.diag(covariance)
+    return np.sqrt(np.where(np.isfinite(variance), np.maximum(variance, 0.0), np.inf))
+
+
+def spread(gradient: Array, covariance: Array) -> float:
+    """Standard error of a function with this gradient, by the delta method; infinite if it is not identified."""
+    used = gradient != 0.0
+    variance = float(gradient[used] @ covariance[np.ix_(used, used)] @ gradient[used])
+    return math.sqrt(max(variance, 0.0)) if math.isfinite(variance) else math.inf
+
+
+def utility(z: Array, theta: Array) -> tuple[Array, Array]:
+    """(z.alpha, z.beta) of every row. Not by BLAS, whose threads would get in the way of ours."""
+    a, b = np.empty(len(z)), np.empty(len(z))
+    kernel.utility(np.ascontiguousarray(z), theta, a, b)
+    return a, b
+
+
+class SegmentSums:
+    """Sums over the rows of each segment, from which its :class:`Segment` is made."""
+
+    COUNTS = ("rows", "weight", "price", "demand", "predicted", "slope", "best", "at_low", "at_high", "rising")
+
+    def __init__(self, names: Sequence[str], family: Family, theta: Array, prices: tuple[float, float]) -> None:
+        self.names = tuple(names)
+        self.family, self.theta, self.prices = family, theta, prices
+        d = theta.size // 2
+        self.sums = np.zeros((len(names), len(self.COUNTS)))
+        self.gradients = np.zeros((len(names), 4, d))
+        self.mean_z = np.zeros(d)
+        self.low, self.high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+
+    def add(self, z: Array, price: Array, y: Array, w: Array, index: Index) -> None:
+        """Take a block of rows in; ``index`` tells the segment of each."""
+        if len(self.names) > 1:
+            order = np.argsort(index, kind="stable")
+            z, price, y, w, index = z[order], price[order], y[order], w[order], index[order]
+        family = self.family
+        a, b = utility(z, self.theta)
+        eta = a - b * price
+        mean, first, second = family.mean(eta), family.curvature(eta), family.skewness(eta)
+        low, high = self.prices
+        best = family.optimal_price(a, b, self.prices) if low < high else np.full(len(z), low)
+        columns = np.array(
+            [np.ones(len(z)), w, w * price, w * y, w * mean, w * price * b * first,
+             w * best, w * (best <= low), w * (best >= high), w * (b <= 0.0)]
+        )  # fmt: skip
+        pull = w * np.array([price * b * second, price * (first - price * b * second), first, -price * first])
+        starts = np.flatnonzero(np.r_[True, index[1:] != index[:-1]])
+        here = index[starts]
+        self.sums[here] += np.add.reduceat(columns, starts, axis=1).T
+        self.low[here] = np.minimum(self.low[here], np.minimum.reduceat(price, starts))
+        self.high[here] = np.maximum(self.high[here], np.maximum.reduceat(price, starts))
+        self.mean_z += np.einsum("i,ij->j", w, z)
+        for s, start, end in zip(here, starts, [*starts[1:], len(z)], strict=True):
+            self.gradients[s] += np.einsum("ki,ij->kj", pull[:, start:end], z[start:end])
+
+    def empty(self) -> SegmentSums:
+        """The same over no rows yet."""
+        return SegmentSums(self.names, self.family, self.theta, self.prices)
+
+    def merge(self, other: SegmentSums) -> None:
+        """Take in the sums over other rows."""
+        self.sums += other.sums
+        self.gradients += other.gradients
+        self.mean_z += other.mean_z
+        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+
+    def sensitivity(self, covariance: Array) -> tuple[float, float]:
+        """The mean price sensitivity of customers, and its standard error."""
+        d = self.mean_z.size
+        mean = self.mean_z / self.sums[:, 1].sum()
+        return float(mean @ self.theta[d:]), spread(np.concatenate([np.zeros(d), mean]), covariance)
+
+    def everyone(self, covariance: Array) -> Segment:
+        """All segments together."""
+        return self._segment(
+            "everyone", self.sums.sum(axis=0), self.gradients.sum(axis=0), self.low.min(), self.high.max(), covariance
+        )
+
+    def segments(self, covariance: Array) -> tuple[Segment, ...]:
+        """The segments that have rows."""
+        parts = zip(self.names, self.sums, self.gradients, self.low, self.high, strict=True)
+        return tuple(self._segment(*part, covariance) for part in parts if part[1][0] > 0)
+
+    def _segment(self, name: str, sums: Array, pull: Array, low: float, high: float, covariance: Array) -> Segment:
+        total = dict(zip(self.COUNTS, sums.tolist(), strict=True))
+        weight, top, bottom = total["weight"], total["slope"], total["predicted"]
+        elasticity, se = math.nan, math.inf
+        if bottom != 0.0:
+            top_slope, bottom_slope = np.concatenate(pull[:2]), np.concatenate(pull[2:])
+            elasticity = -top / bottom
+            se = spread(-(top_slope - top / bottom * bottom_slope) / bottom, covariance)
+        return Segment(
+            name=name, rows=int(total["rows"]), weight=weight, low=float(low), high=float(high),
+            mean_price=total["price"] / weight, demand=total["demand"] / weight, predicted=bottom / weight,
+            elasticity=elasticity, elasticity_se=se, best_price=total["best"] / weight,
+            at_low=total["at_low"] / weight, at_high=total["at_high"] / weight, rising=total["rising"] / weight,
+        )  # fmt: skip
+
+
+def curves(
+    names: Sequence[str], family: Family, theta: Array, covariance: Array, z: Array, w: Array, index: Index, grid: Array
+) -> tuple[Curve, ...]:
+    """Demand curves of everyone and of each segment, from a sample of customers; standard errors by the delta method.
+
+    D(p) = sum w psi'(eta) / sum w,    dD/dalpha = sum w psi'' z / sum w,    dD/dbeta = -p dD/dalpha
+    """
+    d = z.shape[1]
+    groups = {"everyone": np.ones(len(z), dtype=np.bool_), **{n: index == s for s, n in enumerate(names)}}
+    found = []
+    for name, of in groups.items():
+        if not of.any():
+            continue
+        share = w[of] / w[of].sum()
+        a, b = z[of] @ theta[:d], z[of] @ theta[d:]
+        eta = a - np.outer(grid, b)
+        slope = (share * family.curvature(eta)) @ z[of]
+        demand = (family.mean(eta) @ share).tolist()
+        ses = [spread(np.concatenate([s, -p * s]), covariance) for s, p in zip(slope, grid, strict=True)]
+        found.append(Curve(name=name, prices=tuple(grid.tolist()), demand=tuple(demand), demand_se=tuple(ses)))
+    return tuple(found)

@@ -1,0 +1,209 @@
+"""The twin file: one Parquet file with the customers, and the model and settings in its schema's metadata.
+
+    columns     "z: <name>" for each entry of z, then cost, segment and today where there are any
+    metadata    hushprice = {"format": "hushprice-twin", "version": 1, "market": {...}, "about": {...}} as JSON
+
+Any tool that reads Parquet can read it. It holds the customers' encoded features and is as confidential as the log. It
+is written beside its place and moved there, so that a crash leaves the old one whole. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from hushprice.demand import FAMILIES, Family, Rules
+from hushprice.errors import Array, HushpriceError, InvalidInput, array
+from hushprice.logs.modelfile import plain
+from hushprice.markets.market import Resample
+from hushprice.markets.twin import About, Twin
+from hushprice.markets.twincheck import TwinCheck
+
+FORMAT, VERSION = "hushprice-twin", 1
+KEY = b"hushprice"
+PREFIX = "z: "
+
+
+class TwinFileError(HushpriceError):
+    """A twin file cannot be read or written, is corrupt, foreign or of a newer version."""
+
+
+def save_twin(twin: Twin, path: str | PathLike[str]) -> Path:
+    """Write a twin; a file that is no twin is never written over."""
+    target = check_twin_target(path)
+    told = {"format": FORMAT, "version": VERSION, "market": _market_told(twin), "about": plain(twin.about)}
+    table = _table(twin).replace_schema_metadata({KEY: json.dumps(told, allow_nan=False).encode()})
+    temporary: str | None = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.absolute().parent, prefix=target.name, suffix=".part")
+        os.close(handle)
+        parquet.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+        os.replace(temporary, target)
+    except OSError as problem:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise TwinFileError(f"The twin {target} cannot be written: {problem.strerror}.") from problem
+    return target
+
+
+def check_twin_target(path: str | PathLike[str]) -> Path:
+    """A path where a twin may be written: a new file, or one that is a twin already."""
+    target = Path(path)
+    if target.is_dir():
+        raise InvalidInput(f"{target} is a folder; give the twin a name, as in {target / 'shop.twin'}.")
+    if not target.absolute().parent.is_dir():
+        raise InvalidInput(f"There is no folder {target.absolute().parent} to put {target.name} in.")
+    if target.exists() and target.stat().st_size:
+        try:
+            _open(target)
+        except TwinFileError:
+            raise InvalidInput(
+                f"{target} exists and is not a twin, so it is left alone. Choose another name."
+            ) from None
+    return target
+
+
+def load_twin(path: str | PathLike[str]) -> Twin:
+    """Read a twin back."""
+    file = Path(path)
+    table, told = _open(file)
+    try:
+        about, market = told["about"], told["market"]
+        contexts = Resample(
+            _contexts(table),
+            costs=_column(table, "cost"),
+            segments=_column(table, "segment", kind=np.int64),
+            today=_column(table, "today"),
+        )
+        return Twin(
+            name="twin",
+            alpha=np.array(market["alpha"], dtype=np.float64),
+            beta=np.array(market["beta"], dtype=np.float64),
+            family=_family(market["family"]),
+            prices=tuple(market["prices"]),
+            cost=market["cost"],
+            public=market["public"],
+            rules=None if market["rules"] is None else Rules.of(market["rules"], source=str(file)),
+            segments=tuple(market["segments"]),
+            covariance=None if market["covariance"] is None else np.array(market["covariance"], dtype=np.float64),
+            names=tuple(name.removeprefix(PREFIX) for name in table.column_names if name.startswith(PREFIX)),
+            contexts=contexts,
+            about=_about(about),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise TwinFileError(f"The twin {file} is damaged: {problem}. Make it again with hushprice twin.") from None
+
+
+def from_file(
+    *, file: str, prices: tuple[float, float] | None = None, cost: float | None = None, public: float = 0.0
+) -> Twin:
+    """A twin from its file (made by ``hushprice twin``): a market calibrated to a log of your own.
+
+    file: its path; prices: another range to price in; cost: another unit cost, the same for everyone; public: the share
+    of customers who agree to send raw records. The file holds the customers' encoded features: it is as confidential as
+    the log.
+    """
+    made = load_twin(str(file))
+    options: dict[str, Any] = {"public": public}
+    if prices is not None:
+        options["prices"] = tuple(prices)
+    if cost is not None:
+        rows = made.contexts
+        options |= {"cost": cost, "contexts": Resample(rows.rows, segments=rows.segments, today=rows.today)}
+    return replace(made, **options)
+
+
+def _market_told(twin: Twin) -> dict[str, Any]:
+    family = twin.family
+    told: dict[str, Any] = plain(
+        {
+            "alpha": twin.alpha,
+            "beta": twin.beta,
+            "family": {"name": family.name, **{f.name: getattr(family, f.name) for f in fields(family)}},
+            "prices": twin.prices,
+            "cost": twin.cost,
+            "public": twin.public,
+            "rules": None if twin.rules is None else twin.rules.config(),
+            "segments": twin.segments,
+            "covariance": twin.covariance,
+        }
+    )
+    return told
+
+
+def _table(twin: Twin) -> pa.Table:
+    who = twin.contexts
+    columns = {f"{PREFIX}{name}": who.rows[:, j] for j, name in enumerate(twin.names)}
+    others = {"cost": who.costs, "segment": who.segments, "today": who.today}
+    return pa.table(columns | {name: values for name, values in others.items() if values is not None})
+
+
+def _open(file: Path) -> tuple[pa.Table, Mapping[str, Any]]:
+    """The rows and what the metadata tells, format and version checked."""
+    if not file.is_file():
+        raise TwinFileError(f"There is no twin {file}. Make one with: hushprice twin MODEL LOG --out {file}")
+    try:
+        schema = parquet.read_schema(file)
+        told = json.loads((schema.metadata or {}).get(KEY, b"null"))
+    except (OSError, pa.ArrowException, ValueError):
+        raise TwinFileError(f"{file} is not a twin: it is no Parquet file, or a damaged one.") from None
+    if not isinstance(told, dict) or told.get("format") != FORMAT:
+        raise TwinFileError(
+            f"{file} is not a twin of hushprice. Make one with: hushprice twin MODEL LOG --out NAME.twin"
+        )
+    version = told.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise TwinFileError(f"{file} is damaged: its version is {version!r}. Make the twin again.")
+    if version > VERSION:
+        raise TwinFileError(
+            f"{file} has version {version}, written by a newer hushprice; this one reads up to {VERSION}. Update "
+            f"hushprice, or make the twin again."
+        )
+    try:
+        return parquet.read_table(file, page_checksum_verification=True), told
+    except (OSError, pa.ArrowException) as problem:
+        raise TwinFileError(f"{file} is damaged: {problem}. Make the twin again.") from None
+
+
+def _contexts(table: pa.Table) -> Array:
+    columns = [table.column(name).to_numpy() for name in table.column_names if name.startswith(PREFIX)]
+    if not columns or not table.num_rows:
+        raise InvalidInput("it holds no customers")
+    return array("its contexts", np.column_stack(columns), shape=(None, len(columns)))
+
+
+def _column(table: pa.Table, name: str, *, kind: Any = np.float64) -> Any:
+    if name not in table.column_names:
+        return None
+    values = array(f"its column {name}", table.column(name).to_numpy(), shape=(None,))
+    return values.astype(kind)
+
+
+def _family(told: Mapping[str, Any]) -> Family:
+    options = dict(told)
+    name = options.pop("name")
+    if name not in FAMILIES:
+        raise InvalidInput(f"there is no demand family {name!r}")
+    return FAMILIES[name](**options)
+
+
+def _about(told: Mapping[str, Any]) -> About:
+    check = told.get("check")
+    return About(
+        **{
+            **told,
+            "seen": tuple(told["seen"]),
+            "findings": tuple(told["findings"]),
+            "check": None if check is None else TwinCheck.from_dict(check),
+        }
+    )

@@ -1,0 +1,145 @@
+"""What each option earns and loses, in money.
+
+Replication r draws a truth and its customers; every option sells to the same ones. With R_r the revenue of the best
+prices and L_r(option) the regret of an option, both times ``worth``:
+
+    revenue   R_r - L_r        R_r: mean over options of realised revenue plus regret, so that all share its chance
+    gain      L_r(today) - L_r(option)
+    privacy   L_r(option) - L_r(the same policy without privacy)
+
+Differences are paired by replication. Intervals are 95% t intervals of the mean over replications; ``usual`` is where
+nine of ten replications lie, which is what may happen to the seller and not how well we know the mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from hushprice.errors import Array
+
+LEVEL = 0.95
+Kind = Literal["today", "model", "learning", "private", "opt-out"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over replications and its 95% interval (NaN for one replication).
+
+    >>> Interval.of([1.0, 2.0, 3.0])
+    Interval(mean=2.0, low=-0.484, high=4.484)
+    """
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Any) -> Interval:
+        """From one value a replication."""
+        sample = np.asarray(values, dtype=np.float64)
+        n, mean = len(sample), float(sample.mean())
+        reach = float(stats.t.ppf(0.5 + LEVEL / 2, n - 1) * sample.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+        return cls(mean, mean - reach, mean + reach)
+
+    def __repr__(self) -> str:
+        return f"Interval(mean={round(self.mean, 3)}, low={round(self.low, 3)}, high={round(self.high, 3)})"
+
+    @property
+    def positive(self) -> bool:
+        """Whether it lies above 0."""
+        return self.low > 0.0
+
+
+def paired(first: Array, second: Array) -> Array:
+    """first - second over the replications that both have."""
+    n = min(len(first), len(second))
+    return np.asarray(first[:n] - second[:n])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Line:
+    """One option. losses, best: regret and revenue of the best prices in money, one a replication; experiments: share
+    of customers whose price was bent to learn; today, partner: losses of today's prices and of the same policy without
+    privacy."""
+
+    label: str
+    kind: Kind
+    word: str
+    losses: Array
+    best: Array
+    experiments: float
+    today: Array | None = None
+    partner: Array | None = None
+    epsilon: float | None = None
+    opt_out: float | None = None
+    from_log: bool = False
+
+    @property
+    def replications(self) -> int:
+        """Number of replications."""
+        return len(self.losses)
+
+    @property
+    def loss(self) -> Interval:
+        """Lost against knowing demand."""
+        return Interval.of(self.losses)
+
+    @property
+    def revenue(self) -> Interval:
+        """Expected revenue, net of cost."""
+        return Interval.of(paired(self.best, self.losses))
+
+    @property
+    def gains(self) -> Array | None:
+        """Gain over today's prices, one number a replication."""
+        return None if self.today is None or self.kind == "today" else paired(self.today, self.losses)
+
+    @property
+    def gain(self) -> Interval | None:
+        """Gain over today's prices."""
+        return None if self.gains is None else Interval.of(self.gains)
+
+    @property
+    def usual(self) -> tuple[float, float] | None:
+        """The gain in nine of ten replications."""
+        if self.gains is None:
+            return None
+        low, high = np.quantile(self.gains, [0.05, 0.95])
+        return float(low), float(high)
+
+    @property
+    def wins(self) -> int | None:
+        """In how many replications it earned more than today's prices."""
+        return None if self.gains is None else int(np.count_nonzero(self.gains > 0.0))
+
+    @property
+    def probability(self) -> float | None:
+        """That it is a gain over today's prices: the share of replications."""
+        return None if self.wins is None else self.wins / self.replications
+
+    @property
+    def privacy(self) -> Interval | None:
+        """The price of privacy."""
+        return None if self.partner is None else Interval.of(paired(self.losses, self.partner))
+
+    def row(self) -> dict[str, Any]:
+        """As plain data, for CSV and JSON."""
+        plain: dict[str, Any] = {
+            "option": self.label, "kind": self.kind, "policy": self.word, "epsilon": self.epsilon,
+            "opt_out": self.opt_out, "replications": self.replications,
+        }  # fmt: skip
+        for name, interval in (("revenue", self.revenue), ("loss", self.loss), ("gain", self.gain)):
+            plain |= _told(name, interval)
+        low, high = self.usual or (None, None)
+        plain |= {"gain_5": low, "gain_95": high, "probability_of_gain": self.probability}
+        return plain | {"experiments": self.experiments} | _told("price_of_privacy", self.privacy)
+
+
+def _told(name: str, interval: Interval | None) -> dict[str, float | None]:
+    if interval is None:
+        return {name: None, f"{name}_low": None, f"{name}_high": None}
+    return {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}

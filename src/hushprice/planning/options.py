@@ -1,0 +1,148 @@
+"""The options a plan compares, as words that mean the same on the command line.
+
+    today's prices              simulation.Today
+    the model's prices          clairvoyant: by the fitted theta, no more learning, while the truth is drawn around it
+    learning                    from nothing, as they would go live without the log
+    etc-ldp, epsilon            the same under local differential privacy, from nothing
+    etc-ldp from the log        centred at the fitted theta, in a ball that holds the truth with about 99%
+    etc-ldp-mixed, opt-out      a share of customers refuse to send raw records and report privately
+
+What a private policy must be told a seller can know: z_max is the 99% quantile of |z| in the log (who exceeds it is
+clipped), and for counts and amounts demand_max is the largest demand the model predicts for anyone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hushprice.errors import InvalidInput, finite
+from hushprice.markets.twin import Twin
+from hushprice.planning.lines import Kind
+from hushprice.policies import get
+from hushprice.simulation import Simulated, Today
+from hushprice.studies.words import check_words, policy_from, split
+
+TODAY, MODEL = "today's prices", "the model's prices"
+LEARNING = ("etc", "etc-doubling", "mle-cycle", "semi-myopic")
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+OPT_OUT = (0.0, 0.25, 0.5, 0.75, 1.0)
+PARTNER = "etc"  # what etc-ldp and etc-ldp-mixed are without privacy
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Option:
+    """Something to run: its policy, and the market with its share of customers who send raw records."""
+
+    label: str
+    kind: Kind
+    word: str
+    policy: Simulated
+    market: Twin
+    epsilon: float | None = None
+    opt_out: float | None = None
+    from_log: bool = False
+
+    @property
+    def partner(self) -> str | None:
+        """The label of the same policy without privacy."""
+        return PARTNER if self.kind in ("private", "opt-out") else None
+
+
+def options(
+    twin: Twin,
+    horizon: int,
+    *,
+    policies: Iterable[str] = LEARNING,
+    epsilons: Sequence[float] = EPSILONS,
+    opt_out: Sequence[float] = OPT_OUT,
+    epsilon: float = 2.0,
+) -> list[Option]:
+    """Everything to compare; what cannot be made is refused here, before any work."""
+    words = list(policies)
+    check_words(words)
+    epsilons = [finite("epsilon", e, minimum=0.0, strict=True) for e in epsilons]
+    shares = [finite("opt_out", share, minimum=0.0, maximum=1.0) for share in opt_out]
+    for name, values in (("epsilon", epsilons), ("opt-out share", shares)):
+        if len(set(values)) < len(values):
+            raise InvalidInput(f"An {name} is named twice.")
+    if "clairvoyant" in (split(word)[0] for word in words):
+        raise InvalidInput("The plan has the model's prices already: leave out clairvoyant.")
+    if (epsilons or shares) and PARTNER not in words:
+        words.insert(0, PARTNER)
+    today = Option(label=TODAY, kind="today", word="today", policy=Today(), market=twin)
+    return [
+        today,
+        _option(twin, horizon, MODEL, "model", "clairvoyant"),
+        *(_option(twin, horizon, word, _kind(word), word) for word in words),
+        *(one for e in epsilons for one in _private(twin, horizon, e)),
+        *(_mixed(twin, horizon, share, epsilon) for share in shares),
+    ]
+
+
+def _kind(word: str) -> Kind:
+    return "private" if get(split(word)[0]).private else "learning"
+
+
+def _option(twin: Twin, horizon: int, label: str, kind: Kind, word: str, **facts: float | bool) -> Option:
+    policy = policy_from(word, twin, horizon)
+    return Option(label=label, kind=kind, word=word, policy=policy, market=twin, **facts)  # type: ignore[arg-type]
+
+
+def _private(twin: Twin, horizon: int, epsilon: float) -> list[Option]:
+    """At one epsilon: from nothing and, where it is known how far the truth may lie, from the log."""
+    name, usual = f"etc-ldp:epsilon={epsilon:g},noise=privunit", _settings(twin)
+    scratch = _option(
+        twin, horizon, f"etc-ldp, epsilon {epsilon:g}", "private", f"{name},{usual}{_wide(twin)}", epsilon=epsilon
+    )
+    radius = confidence_radius(twin)
+    if radius is None:
+        return [scratch]
+    word = f"{name},{usual},centre=truth,radius={radius:.4g}"
+    label = f"etc-ldp from the log, epsilon {epsilon:g}"
+    return [scratch, _option(twin, horizon, label, "private", word, epsilon=epsilon, from_log=True)]
+
+
+def _mixed(twin: Twin, horizon: int, share: float, epsilon: float) -> Option:
+    world = replace(twin, public=1.0 - share)
+    word = f"etc-ldp-mixed:epsilon={epsilon:g},noise=privunit,{_settings(twin)}{_wide(twin)}"
+    return _option(
+        world, horizon, f"etc-ldp-mixed, {share:.0%} opt out", "opt-out", word, epsilon=epsilon, opt_out=share
+    )
+
+
+def _settings(twin: Twin) -> str:
+    told = f"z_max={usual_norm(twin):.3g}"
+    return told if twin.family.name == "logistic" else f"{told},demand_max={largest_demand(twin):.3g}"
+
+
+def _wide(twin: Twin) -> str:
+    """A radius for Theta around 0, if the usual one could not hold the fitted theta twice over."""
+    size, usual = 2.0 * float(np.linalg.norm(twin.theta)), 2.0 * math.sqrt(2.0 * twin.dim)
+    return f",radius={size:.3g}" if size > usual else ""
+
+
+def usual_norm(twin: Twin) -> float:
+    """The 99% quantile of |z| over the twin's customers."""
+    return float(np.quantile(np.linalg.norm(twin.contexts.rows, axis=1), 0.99))
+
+
+def largest_demand(twin: Twin) -> float:
+    """The largest demand predicted for any of the twin's customers at any price, at least 1."""
+    a, b = twin.contexts.rows @ twin.alpha, twin.contexts.rows @ twin.beta
+    return max(1.0, *(float(twin.family.mean(a - b * price).max()) for price in twin.prices))
+
+
+def confidence_radius(twin: Twin) -> float | None:
+    """How far from the fitted theta the truth lies at most, with about 99%; None if that is not known.
+
+    |theta_true - theta|^2 has mean tr S and variance 2 tr S^2; the mean and four standard deviations are taken, which
+    is 99% when one direction makes out all of S, and more otherwise.
+    """
+    S = twin.covariance
+    if S is None or not S.any():
+        return None
+    return math.sqrt(float(np.trace(S)) + 4.0 * math.sqrt(2.0 * float(np.sum(S * S))))

@@ -1,0 +1,209 @@
+"""A plan: policies and privacy levels on a twin, in money, against keeping today's prices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushprice.errors import Array, HushpriceError, InvalidInput, finite, positive_int
+from hushprice.markets.twin import Twin
+from hushprice.planning.curves import SegmentPrices, segment_prices
+from hushprice.planning.lines import Line
+from hushprice.planning.options import EPSILONS, LEARNING, OPT_OUT, Option, options
+from hushprice.planning.recommendation import Recommendation, Situation, recommend
+from hushprice.simulation import Piece, Result, check_pair, csv_text, rounds_of, run_pieces, workers_of
+from hushprice.simulation.engine import Outcome
+from hushprice.simulation.results import without_nan
+
+if TYPE_CHECKING:
+    from hushprice.plots import Picture
+
+LONGEST = 100_000  # customers, unless a horizon is given
+Progress = Callable[[int, int], None]
+"""Told how many replications are done, and of how many."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plan:
+    """What came of a plan: results by label, and the same as lines in money.
+
+    worth: money for one unit of price; currency: its sign, for texts and tables.
+    """
+
+    twin: Twin
+    options: tuple[Option, ...]
+    results: dict[str, Result]
+    horizon: int
+    seed: int
+    worth: float
+    currency: str
+
+    def __repr__(self) -> str:
+        return f"<Plan of {len(self.options)} options, {self.horizon:,} customers: {self.recommendation.headline}>"
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """One a option, in money."""
+        full = max(result.replications for result in self.results.values())
+        whole = [result for result in self.results.values() if result.replications == full]
+        best = self.worth * np.mean([result.revenue + result.regret for result in whole], axis=0)
+        losses = {label: self.worth * result.regret for label, result in self.results.items()}
+        return tuple(self._line(option, losses, best) for option in self.options)
+
+    def _line(self, option: Option, losses: dict[str, Array], best: Array) -> Line:
+        result = self.results[option.label]
+        return Line(
+            label=option.label,
+            kind=option.kind,
+            word=option.word,
+            losses=losses[option.label],
+            best=best,
+            experiments=float(result.exploration.mean()),
+            today=losses[self.options[0].label],
+            partner=None if option.partner is None else losses[option.partner],
+            epsilon=option.epsilon,
+            opt_out=option.opt_out,
+            from_log=option.from_log,
+        )
+
+    @cached_property
+    def segments(self) -> list[SegmentPrices]:
+        """Today's prices and the model's, by segment; everyone first."""
+        return segment_prices(self.twin, worth=self.worth)
+
+    @cached_property
+    def recommendation(self) -> Recommendation:
+        """What to run, in words."""
+        return recommend(self.lines, self.situation)
+
+    @property
+    def situation(self) -> Situation:
+        """What is known besides the results."""
+        twin, best = self.twin, self.twin.best_prices()
+        check = twin.about.check
+        return Situation(
+            horizon=self.horizon,
+            currency=self.currency,
+            prices=twin.prices,
+            seen=twin.about.seen,
+            findings=twin.about.findings,
+            at_low=float((best <= twin.prices[0]).mean()),
+            at_high=float((best >= twin.prices[1]).mean()),
+            uncertain=twin.covariance is not None,
+            check=None if check is None else check.holds,
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table as plain rows, for CSV and JSON; money over the whole horizon."""
+        return [line.row() for line in self.lines]
+
+    def to_json(self) -> str:
+        """Everything a machine may want."""
+        told = {
+            "recommendation": asdict(self.recommendation),
+            "horizon": self.horizon,
+            "seed": self.seed,
+            "worth": self.worth,
+            "currency": self.currency,
+            "options": self.rows(),
+            "segments": [asdict(one) for one in self.segments],
+        }
+        return json.dumps(without_nan(told), indent=2)
+
+    @cached_property
+    def pictures(self) -> dict[str, Picture]:
+        """All there is to draw, by name; Matplotlib is imported now."""
+        from hushprice.planning.report import pictures
+
+        return pictures(self)
+
+    def html(self) -> str:
+        """One self-contained page."""
+        from hushprice.planning.report import page_of
+
+        return page_of(self)
+
+    def save(self, folder: str | PathLike[str]) -> Path:
+        """Write report.html, table.csv, plan.json and the pictures to a folder, made if need be."""
+        from hushprice.plots import save
+
+        place = Path(folder)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            texts = {"report.html": self.html(), "table.csv": csv_text(self.rows()), "plan.json": self.to_json() + "\n"}
+            for name, text in texts.items():
+                (place / name).write_text(text, encoding="utf-8")
+        except OSError as problem:
+            raise HushpriceError(f"The plan cannot be written to {place}: {problem.strerror}.") from problem
+        for picture in self.pictures.values():
+            save(picture.figure, place / f"{picture.name}.png")
+        return place
+
+
+def plan(
+    twin: Twin,
+    *,
+    horizon: int | None = None,
+    policies: Iterable[str] = LEARNING,
+    epsilons: Sequence[float] = EPSILONS,
+    opt_out: Sequence[float] = OPT_OUT,
+    epsilon: float = 2.0,
+    replications: int = 40,
+    seed: int = 0,
+    workers: int = -1,
+    worth: float = 1.0,
+    currency: str = "",
+    progress: Progress | None = None,
+) -> Plan:
+    """Compare policies and privacy levels on a twin, in money, against keeping today's prices.
+
+    horizon: customers to plan for (the rows of the log, at most 100 000, unless given); policies: words such as
+    "etc-doubling"; epsilons: privacy levels of etc-ldp; opt_out: shares of customers who refuse to send raw records, at
+    ``epsilon``; replications: each with customers and, where the twin is uncertain, a truth of its own (the private
+    options take the first half of them, as they are slow); worth: money for one unit of price; currency: its sign.
+    """
+    if not isinstance(twin, Twin):
+        raise InvalidInput(f"plan needs a twin, made by hushprice.markets.twin, got {type(twin).__name__}.")
+    T = min(twin.about.log_rows, LONGEST) if horizon is None else positive_int("horizon", horizon)
+    replications = positive_int("replications", replications, minimum=2)
+    seed = positive_int("seed", seed, minimum=0)
+    worth = finite("worth", worth, minimum=0.0, strict=True)
+    light = replace(twin, about=replace(twin.about, model=None, check=None))  # what workers are sent
+    chosen = options(light, T, policies=policies, epsilons=epsilons, opt_out=opt_out, epsilon=epsilon)
+    for option in chosen:
+        check_pair(option.policy, option.market)
+    results = _run(chosen, T, replications, seed, workers_of(workers), progress)
+    return Plan(twin=twin, options=tuple(chosen), results=results, horizon=T, seed=seed, worth=worth, currency=currency)
+
+
+def _run(
+    chosen: Sequence[Option], horizon: int, replications: int, seed: int, workers: int, progress: Progress | None
+) -> dict[str, Result]:
+    """All replications of all options at once, those that take longest first."""
+    rounds = rounds_of(100, horizon)
+    pieces: list[tuple[str, Piece]] = []
+    for option in sorted(chosen, key=lambda one: -(one.epsilon or 0.0)):
+        count = replications if option.partner is None else max(2, replications // 2)
+        for r in range(count):
+            piece = Piece(
+                policy=option.policy, market=option.market, horizon=horizon, seed=seed, checkpoints=rounds,
+                replications=range(r, r + 1),
+            )  # fmt: skip
+            pieces.append((option.label, piece))
+    done: dict[str, dict[int, Outcome]] = {option.label: {} for option in chosen}
+    for count, (i, (outcome,)) in enumerate(run_pieces([piece for _, piece in pieces], workers=workers), start=1):
+        label, piece = pieces[i]
+        done[label][piece.replications[0]] = outcome
+        if progress:
+            progress(count, len(pieces))
+    first = dict(reversed(pieces))
+    return {
+        label: Result.of([outcomes[r] for r in range(len(outcomes))], first[label]) for label, outcomes in done.items()
+    }

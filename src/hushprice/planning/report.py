@@ -1,0 +1,300 @@
+"""A plan as one self-contained page: the recommendation first, then the table, the pictures and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushprice.planning.curves import Curve, curves
+from hushprice.planning.lines import Interval, Line
+from hushprice.planning.options import confidence_radius, usual_norm
+from hushprice.planning.recommendation import money
+from hushprice.plots import Picture, Section, Table, page
+from hushprice.plots.planning import (
+    Band,
+    Bar,
+    Path,
+    PricePair,
+    demand_curve,
+    loss_by_option,
+    loss_paths,
+    prices_by_segment,
+    privacy_price,
+)
+from hushprice.version import __version__
+
+if TYPE_CHECKING:
+    from hushprice.planning.plan import Plan
+
+COLOUR = {"today": None, "model": 0, "learning": 2, "private": 1}
+BLANK, HYPHEN = "\u00a0", "\u2011"  # that do not break
+SEGMENTS = 15  # drawn at most
+GROUPS = 12  # of a comparison shown at most
+
+
+def page_of(plan: Plan) -> str:
+    """The page."""
+    told = plan.recommendation
+    sections = [
+        _recommendation(plan),
+        _table(plan),
+        *(_pictured(plan, name, heading, text) for name, heading, text in _CHAPTERS if name in plan.pictures),
+        _prices(plan),
+        _model(plan),
+        _check(plan),
+        _assumptions(plan),
+    ]
+    text = page(f"A pricing plan for {plan.twin.about.log}", told.headline, sections)
+    sign = escape(plan.currency)
+    return text.replace(sign, sign.replace(" ", BLANK)) if len(sign.strip()) < len(sign) > 1 else text
+
+
+def pictures(plan: Plan) -> dict[str, Picture]:
+    """All pictures by name, in the order of the page; none of a curve with one point."""
+    made = {name: make(plan) for name, make in _PICTURES.items()}
+    return {name: picture for name, picture in made.items() if picture is not None}
+
+
+def _recommendation(plan: Plan) -> Section:
+    told = plan.recommendation
+    text = [*told.reasons, *(f"Caveat: {caveat}" for caveat in told.caveats)]
+    return Section("What to do", "recommendation", text=text)
+
+
+def table_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """The table for people: amounts with their intervals, leaving out what no line has."""
+    rows = [
+        {
+            "option": line.label,
+            "revenue": money(line.revenue.mean),
+            "lost": _amount(line.loss),
+            "gain over today": _amount(line.gain),
+            "a gain in": "" if line.wins is None else f"{line.wins} of {line.replications}",
+            "price of privacy": _amount(line.privacy),
+            "experiments": f"{line.experiments:.0%}",
+        }
+        for line in lines
+    ]
+    empty = {name for name in rows[0] if not any(row[name] for row in rows)}
+    return [{name: value for name, value in row.items() if name not in empty} for row in rows]
+
+
+def _together(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """The table with options whose names break at commas only, for narrow screens."""
+    rows = table_rows(lines)
+    for row in rows:
+        row["option"] = row["option"].replace(" ", BLANK).replace(f",{BLANK}", ", ").replace("-", HYPHEN)
+    return rows
+
+
+def _amount(interval: Interval | None) -> str:
+    """A mean and its interval, which is not broken over lines."""
+    if interval is None:
+        return ""
+    mean, low, high = (money(value) for value in (interval.mean, interval.low, interval.high))
+    return f"{mean} ({low}{BLANK}to{BLANK}{high})"
+
+
+def _table(plan: Plan) -> Section:
+    full = max(line.replications for line in plan.lines)
+    text = (
+        f"Money over {plan.horizon:,} customers, means over replications with 95% intervals. Every option sells to the "
+        f"same customers; differences are paired. Revenue is net of cost. Lost is what knowing demand would have "
+        f"earned more. Experiments is the share of customers whose price was bent to learn. {full} replications, half "
+        f"as many of the private options."
+    )
+    unit = f"in {plan.currency.strip()}" if plan.currency.strip() else "in units of price"
+    private = [line for line in plan.lines if line.privacy is not None]
+    tables = [Table(_together([line for line in plan.lines if line.privacy is None]), f"What to run, {unit}")]
+    if private:
+        tables.append(Table(_together(private), f"With privacy, {unit}; the price is against etc"))
+    return Section("All options", "options", text=(text,), tables=tables)
+
+
+_CHAPTERS = (
+    ("losses", "What each option loses", "Against knowing demand. The dotted line is today's prices."),
+    ("paths", "When it is lost", "A steep beginning is experiments; a straight line never learns."),
+    (
+        "epsilon",
+        "The price of privacy",
+        "What etc-ldp loses more than etc, which learns from raw records. A smaller epsilon gives away less. 'From the "
+        "log' starts from the fitted model, which is the seller's own.",
+    ),
+    (
+        "opt-out",
+        "If customers may opt out",
+        "etc-ldp-mixed learns from raw records of those who agree and from private reports of the others. The price is "
+        "against etc, where everybody sends raw records; what is left at 0% is the cost of being ready for the choice.",
+    ),
+)
+
+
+def _pictured(plan: Plan, name: str, heading: str, text: str) -> Section:
+    return Section(heading, name, text=(text,), pictures=(plan.pictures[name],))
+
+
+def _losses(plan: Plan) -> Picture:
+    drawn = [line for line in plan.lines if line.kind != "opt-out"]
+    bars = [_bar(line.label, line.loss, COLOUR[line.kind]) for line in drawn]
+    least = min(drawn, key=lambda line: line.loss.mean)
+    alt = f"Losses of {len(bars)} options with 95% intervals; {least.label} loses least."
+    return Picture(loss_by_option(bars, unit=plan.currency), alt, name="losses")
+
+
+def _paths(plan: Plan) -> Picture:
+    drawn = [line for line in plan.lines if line.kind in ("today", "model", "learning")]
+    private = [line for line in plan.lines if line.kind == "private"]
+    drawn += private[len(private) // 2 :][:1]
+    made = []
+    for k, line in enumerate(drawn):
+        result = plan.results[line.label]
+        band = 1.96 * plan.worth * result.path_sd() / np.sqrt(result.replications)
+        colour = None if line.kind == "today" else k - 1
+        made.append(Path(line.label, result.checkpoints, plan.worth * result.path_mean(), band, colour))
+    alt = f"Loss so far over {plan.horizon:,} customers, of {', '.join(path.label for path in made)}."
+    return Picture(loss_paths(made, unit=plan.currency), alt, name="paths")
+
+
+def _epsilon(plan: Plan) -> Picture | None:
+    private = [line for line in plan.lines if line.kind == "private" and line.epsilon is not None]
+    named = {"from nothing": False, "from the log": True}
+    curves = {name: _curve(line for line in private if line.from_log is flag) for name, flag in named.items()}
+    x = [line.epsilon or 0.0 for line in private if not line.from_log]
+    if len(x) < 2:
+        return None
+    figure = privacy_price({k: v for k, v in curves.items() if v}, unit=plan.currency, x_label="epsilon", x=x)
+    return Picture(figure, f"The price of privacy at epsilon {', '.join(f'{e:g}' for e in x)}.", name="epsilon")
+
+
+def _opt_out(plan: Plan) -> Picture | None:
+    lines = [line for line in plan.lines if line.kind == "opt-out"]
+    if len(lines) < 2:
+        return None
+    x = [line.opt_out or 0.0 for line in lines]
+    label = "share of customers who opt out"
+    figure = privacy_price({"etc-ldp-mixed": _curve(lines)}, unit=plan.currency, x_label=label, x=x)
+    return Picture(figure, "The price of privacy over the share of customers who opt out.", name="opt-out")
+
+
+def _curve(lines: Iterable[Line]) -> list[Bar]:
+    return [_bar(line.label, line.privacy, 0) for line in lines if line.privacy is not None]
+
+
+def _bar(label: str, interval: Interval, colour: int | None) -> Bar:
+    return Bar(label, interval.mean, interval.low, interval.high, colour)
+
+
+def _segments(plan: Plan) -> Picture:
+    pairs = [PricePair(s.segment, s.today, s.best, s.best_low, s.best_high) for s in plan.segments[: SEGMENTS + 1]]
+    alt = "Today's mean price and the model's, by segment."
+    return Picture(prices_by_segment(pairs, prices=plan.twin.prices), alt, name="prices")
+
+
+def _demand(plan: Plan) -> Picture:
+    demand, revenue = curves(plan.twin, worth=plan.worth)
+    today = float(plan.twin.today.mean())
+    figure = demand_curve(_band(demand), _band(revenue), seen=plan.twin.about.seen, today=today, unit=plan.currency)
+    best = float(revenue.price[int(np.argmax(revenue.mean))])
+    alt = f"Demand and revenue a customer over the price; one price for everyone would earn most near {best:.4g}."
+    return Picture(figure, alt, caption="Bands: 95% over what the log leaves open.", name="demand")
+
+
+def _band(curve: Curve) -> Band:
+    return Band(curve.price, curve.mean, curve.low, curve.high)
+
+
+_PICTURES: dict[str, Callable[[Plan], Picture | None]] = {
+    "losses": _losses, "paths": _paths, "epsilon": _epsilon, "opt-out": _opt_out, "prices": _segments,
+    "demand": _demand,
+}  # fmt: skip
+
+
+def _prices(plan: Plan) -> Section:
+    text = (
+        "The model's prices are those that earn most for each customer, by the fitted demand and within the rules. 'At "
+        "an end' are those for whom that is an end of the allowed range (dotted)."
+    )
+    rows = [one.row() for one in plan.segments[: SEGMENTS + 1]]
+    unit = f", revenue in {plan.currency.strip()}" if plan.currency.strip() else ""
+    table = Table(rows, f"Means over customers, today and by the model{unit}")
+    drawn = (plan.pictures["prices"], plan.pictures["demand"])
+    return Section("Prices and demand", "prices", text=(text,), tables=(table,), pictures=drawn)
+
+
+def _model(plan: Plan) -> Section:
+    twin, about = plan.twin, plan.twin.about
+    se = np.full(2 * twin.dim, np.nan) if twin.covariance is None else np.sqrt(np.diag(twin.covariance))
+    names = twin.names or tuple(f"z{j}" for j in range(twin.dim))
+    d = twin.dim
+    rows: list[dict[str, Any]] = [
+        {
+            "feature": name,
+            "alpha": float(twin.alpha[j]),
+            "se of alpha": float(se[j]),
+            "beta": float(twin.beta[j]),
+            "se of beta": float(se[d + j]),
+        }
+        for j, name in enumerate(names)
+    ]
+    text = [
+        f"{twin.family.name.capitalize()} demand of {about.outcome} in {about.price}, fitted to {about.log}: "
+        f"{about.log_rows:,} rows ({about.left_out:,} incomplete ones left out), prices seen {about.seen[0]:g} to "
+        f"{about.seen[1]:g}. Utility is z.alpha - (z.beta) price, with z the standardised features."
+    ]
+    found = [{"severity": f["severity"], "finding": f["text"]} for f in about.findings]
+    tables = [Table(rows, "Coefficients")]
+    if found:
+        tables.insert(0, Table(found, "What was found in the log"))
+    return Section("The model", "model", text=text, tables=tables)
+
+
+def _check(plan: Plan) -> Section:
+    check = plan.twin.about.check
+    if check is None:
+        return Section("Does the twin behave like the log?", "check", text=("It was not checked.",))
+    text = [
+        check.words(),
+        "Chi-squared allows for the fit: what it forces to agree does not count."
+        if check.same_rows
+        else "The model was fitted to other rows; its error is part of the comparison.",
+        f"Outcomes drawn at the logged prices have mean {check.mean_drawn:.4g} and standard deviation "
+        f"{check.spread_drawn:.4g}; seen were {check.mean_seen:.4g} and {check.spread_seen:.4g}.",
+    ]
+    tables = [Table(check.summary(), "Seen against predicted demand", status_column="status")]
+    for one in check.comparisons[1:]:
+        tables.append(Table([_group(g) for g in _some(one.groups)], one.what.capitalize()))
+    return Section("Does the twin behave like the log?", "check", text=text, tables=tables)
+
+
+def _some(groups: Sequence[Any]) -> Sequence[Any]:
+    return groups[:GROUPS]
+
+
+def _group(group: Any) -> dict[str, Any]:
+    return {
+        "group": group.name, "rows": round(group.rows), "seen": group.seen, "predicted": group.predicted,
+        "gap in standard errors": None if group.z is None else round(group.z, 2),
+    }  # fmt: skip
+
+
+def _assumptions(plan: Plan) -> Section:
+    twin = plan.twin
+    drawn = "is drawn anew from the fitted model's normal distribution" if twin.covariance is not None else "is the fit"
+    radius = confidence_radius(twin)
+    text = [
+        f"Customers are drawn with replacement from {len(twin.contexts.rows):,} rows of the log; in each replication "
+        f"the truth {drawn}. Today's prices: {twin.about.today}. Prices allowed: {twin.prices[0]:g} to "
+        f"{twin.prices[1]:g}{', and business rules' if twin.rules is not None else ''}. One unit of price is worth "
+        f"{money(plan.worth, plan.currency)}.",
+        "The model's prices are quoted without any more learning. Policies that learn start from nothing. Private "
+        f"policies state z_max = {usual_norm(twin):.3g}, the 99% quantile of |z| in the log"
+        + (f"; from the log they search within {radius:.3g} of the fitted theta." if radius is not None else "."),
+        "Demand is taken to stay as it was in the log, and customers not to react to being priced.",
+    ]
+    note = f"hushprice {__version__}, seed {plan.seed}. The policies in words: " + "; ".join(
+        o.word for o in plan.options
+    )
+    return Section("What this rests on", "assumptions", text=text, note=note)

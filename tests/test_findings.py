@@ -1,0 +1,252 @@
+"""Every warning fires on a log made for it, and none on a good one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hushprice.logs import DemandModel, Finding, fit
+from hushprice.logs.findings import own_variation
+
+Columns = dict[str, Any]
+N = 4_000
+
+
+def good(seed: int = 1, n: int = N, **changed: Any) -> Columns:
+    """A good log: prices at random, demand that falls, an optimum inside, every level bought and not bought."""
+    rng = np.random.default_rng(seed)
+    log: Columns = {
+        "price": rng.uniform(1.0, 4.0, n),
+        "age": rng.normal(40.0, 10.0, n),
+        "income": rng.lognormal(1.0, 0.5, n),
+        "region": rng.choice(["north", "south", "west"], n),
+    }
+    log |= {name: value(log, rng) if callable(value) else value for name, value in changed.items()}
+    eta = 2.0 + 0.02 * (log["age"] - 40.0) + 0.4 * (log["region"] == "south") - 1.1 * log["price"]
+    log.setdefault("sold", (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(float))
+    return log
+
+
+def found(log: Columns, **options: Any) -> dict[str, Finding]:
+    """The findings of a fit by their code; each code comes once."""
+    options = {"features": ["age", "income", "region"]} | options
+    findings = fit(log, price="price", outcome="sold", **options).findings_
+    by_code = {finding.code: finding for finding in findings}
+    assert len(by_code) == len(findings)
+    return by_code
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_good_log_raises_nothing(seed: int) -> None:
+    assert found(good(seed)) == {}
+
+
+@pytest.mark.parametrize("family", ["poisson", "linear"])
+def test_good_logs_of_other_families_raise_nothing(family: str) -> None:
+    rng = np.random.default_rng(7)
+    log = good(2)
+    mean = 3.0 + 0.02 * (log["age"] - 40.0) - 0.6 * log["price"]
+    log["sold"] = rng.poisson(np.exp(mean)) if family == "poisson" else mean + 0.3 * rng.normal(size=N)
+    model = fit(log, price="price", outcome="sold", features=["age", "region"])
+    assert (model.family_.name, model.findings_) == (family, [])
+
+
+def test_no_price_variation() -> None:
+    findings = found(good(price=np.full(N, 2.0)))
+    assert list(findings) == ["no-price-variation"]
+    assert findings["no-price-variation"].severity == "stop"
+    assert "price = 2" in findings["no-price-variation"].text
+
+
+FORMULAS: dict[str, Any] = {
+    "linear": lambda log, rng: 0.05 * log["age"] + 0.2 * log["income"] + 0.5 * (log["region"] == "west"),
+    "table": lambda log, rng: np.select([log["region"] == "north", log["region"] == "south"], [1.0, 2.0], 3.5),
+    "tiers of one feature": lambda log, rng: 1.0 + np.digitize(log["age"], [30.0, 40.0, 50.0]),
+    "tiers in a region": lambda log, rng: 1.0 + (log["age"] > 40.0) * (1.0 + (log["region"] == "west")),
+    "smooth": lambda log, rng: 2.0 + np.sin(log["age"] / 8.0) * np.where(log["region"] == "west", 0.5, 1.0),
+    "curved": lambda log, rng: 1.0 + ((log["age"] - 40.0) / 10.0) ** 2 + 0.3 * log["income"],
+}
+
+
+@pytest.mark.parametrize("formula", list(FORMULAS))
+def test_price_from_features(formula: str) -> None:
+    finding = found(good(price=FORMULAS[formula]))["price-from-features"]
+    assert finding.severity == "stop"
+    assert "follows from the features" in finding.text
+
+
+def test_little_price_variation_of_its_own_needs_care() -> None:
+    def price(log: Columns, rng: np.random.Generator) -> Any:
+        return 2.5 + 0.1 * (log["age"] - 40.0) + 0.3 * rng.normal(size=N)
+
+    log = good(price=lambda log, rng: np.maximum(price(log, rng), 0.1))
+    finding = found(log)["price-from-features"]
+    assert finding.severity == "care"
+    assert "of its variance is its own" in finding.text
+
+
+def test_own_variation_tells_the_share(rng: np.random.Generator) -> None:
+    """The price is the sum of a part from the features and a part of its own; within 5 points of the true share."""
+    x = rng.normal(size=(N, 3))
+    z = np.column_stack([np.ones(N), x])
+    places = {"a": [1], "b": [2], "c": [3]}
+    for share in (0.05, 0.3, 0.7):
+        price = np.sqrt(1 - share) * x[:, 0] + np.sqrt(share) * rng.normal(size=N)
+        assert own_variation(z, price, places)[0] == pytest.approx(share, abs=0.05)
+    order = np.argsort(rng.uniform(size=N))
+    assert own_variation(z[order], price[order], places)[0] == pytest.approx(share, abs=0.05)
+    assert own_variation(z[:, :1], price, {})[0] == 1.0
+    assert own_variation(z[:8], price[:8], places)[0] == 1.0
+
+
+def test_sorted_logs_do_not_hide_random_prices() -> None:
+    """Rows in the order of the price: neighbours in the log are no neighbours in the features."""
+    log = good()
+    order = np.argsort(log["price"])
+    assert "price-from-features" not in found({name: column[order] for name, column in log.items()})
+
+
+def test_separable_level_is_named() -> None:
+    log = good()
+    log["sold"] = np.where(log["region"] == "west", 0.0, log["sold"])
+    finding = found(log)["separable"]
+    assert finding.severity == "stop"
+    assert "region = west, where every sold is 0" in finding.text
+
+
+def test_separable_number_is_named() -> None:
+    log = good()
+    log["income"] = log["sold"] * 5.0 + np.random.default_rng(1).uniform(1.0, 2.0, N)
+    text = found(log)["separable"].text
+    assert "income, which splits the outcomes at 6" in text
+    assert "known only after the sale" in text
+
+
+def test_separable_counts_are_named() -> None:
+    log = good()
+    log["sold"] = np.where(log["region"] == "west", 0, np.random.default_rng(1).poisson(np.exp(1 - 0.4 * log["price"])))
+    assert "region = west, where every sold is 0" in found(log)["separable"].text
+
+
+def test_outcomes_that_are_all_alike_are_separable() -> None:
+    assert "sold, which is 0 in every row" in found(good(sold=np.zeros(N)))["separable"].text
+
+
+def test_separable_without_a_single_culprit() -> None:
+    log = good()
+    log["sold"] = ((log["age"] - 40.0) / 10.0 + log["income"] - log["price"] > 0.0).astype(float)
+    assert "Look at" not in found(log)["separable"].text
+
+
+def test_columns_that_say_the_same_are_not_identified() -> None:
+    log = good(years=lambda log, rng: 2.0 * log["age"] + 1.0)
+    finding = found(log, features=["age", "years", "region"])["not-identified"]
+    assert finding.severity == "stop"
+    assert "2 of 10 coefficients" in finding.text
+
+
+def _rising(log: Columns, rng: np.random.Generator) -> Any:
+    return (rng.random(N) < 1 / (1 + np.exp(1.0 - 0.8 * (log["price"] - 2.0)))).astype(float)
+
+
+def test_rising_demand() -> None:
+    findings = found(good(sold=_rising))
+    assert findings["rising-demand"].severity == "stop"
+    assert "Demand does not fall with the price" in findings["rising-demand"].text
+    assert findings["boundary-optimum"].severity == "care"
+
+
+def test_demand_that_rises_for_some_needs_care() -> None:
+    def sold(log: Columns, rng: np.random.Generator) -> Any:
+        slope = np.where(log["region"] == "west", -0.8, 1.5)
+        return (rng.random(N) < 1 / (1 + np.exp(slope * (log["price"] - 2.0)))).astype(float)
+
+    finding = found(good(sold=sold))["rising-demand"]
+    assert finding.severity == "care"
+    share = float(finding.text.split("For ")[1].split("%")[0])
+    assert 25 < share < 40  # a third of customers live in the west
+
+
+def test_a_price_effect_that_is_not_surely_there() -> None:
+    log = good(n=300, seed=4)
+    log["sold"] = (np.random.default_rng(6).random(300) < 0.5 - 0.01 * log["price"]).astype(float)
+    finding = found(log, features=["age"], sensitivity="none").get("unsure-price-effect")
+    assert finding is not None
+    assert finding.severity == "care"
+
+
+def test_boundary_optimum() -> None:
+    findings = found(good(), prices=(1.0, 1.3))
+    assert list(findings) == ["boundary-optimum"]
+    assert "at 1.3" in findings["boundary-optimum"].text
+    inelastic = found(good(sold=lambda log, rng: (rng.random(N) < 0.6 - 0.05 * log["price"]).astype(float)))
+    assert "Demand is inelastic" in inelastic["boundary-optimum"].text
+
+
+def test_extrapolation() -> None:
+    findings = found(good(), prices=(0.5, 9.0))
+    assert list(findings) == ["extrapolation"]
+    assert findings["extrapolation"].severity == "care"
+    assert "0.5 to 9 goes beyond the prices seen" in findings["extrapolation"].text
+    assert found(good(), prices=(1.0, 4.05)) == {}
+
+
+def test_extrapolation_in_a_segment() -> None:
+    log = good(price=lambda log, rng: np.where(log["region"] == "west", rng.uniform(2, 3, N), rng.uniform(1, 4, N)))
+    text = found(log)["extrapolation"].text
+    assert "in some segments (region): west 2" in text
+    assert "north" not in text
+
+
+def test_negative_and_odd_prices() -> None:
+    log = good()
+    log["price"][0] = -1.0
+    assert found(log)["negative-price"].severity == "stop"
+    log["price"][0] = 400.0
+    assert "98% of prices lie between 1.0" in found(log)["odd-prices"].text
+
+
+def test_calibration() -> None:
+    rng = np.random.default_rng(3)
+    log = good(sold=lambda log, _: rng.negative_binomial(0.2, 0.2 / (0.2 + np.exp(2.0 - 0.4 * log["price"]))))
+    assert found(log)["calibration"].severity == "care"
+
+
+def test_few_rows() -> None:
+    findings = found(good(n=120))
+    assert findings["few-rows"].severity == "care"
+    assert "for 10 coefficients" in findings["few-rows"].text
+
+
+def test_no_gain_from_the_price() -> None:
+    log = good(sold=lambda log, rng: (rng.random(N) < 1 / (1 + np.exp(-(log["age"] - 40) / 10))).astype(float))
+    assert any(f.code == "no-gain" for seed in range(3) for f in found({**log, "price": good(seed)["price"]}).values())
+
+
+def test_notes_on_rows_and_columns() -> None:
+    log = good(always=np.ones(N))
+    log["price"][:7] = np.nan
+    log["income"][100:110] = np.nan
+    log["region"][:5] = "moon"
+    findings = found(log, features=["age", "income", "region", "always"])
+    assert {finding.severity for finding in findings.values()} == {"note"}
+    assert findings["rows-left-out"].text == "7 of 4,000 rows were left out: 7 no price."
+    assert "always" in findings["constant-feature"].text
+    assert "income in 10" in findings["missing-values"].text
+    assert set(findings) == {"rows-left-out", "constant-feature", "missing-values"}
+    log["region"][200:205] = "moon"
+    assert "region (5 rows)" in found(log)["joined-levels"].text
+    log["price"][:1_500] = np.nan
+    assert found(log)["rows-left-out"].severity == "care"
+
+
+def test_the_most_severe_come_first_and_a_finding_reads_well() -> None:
+    log = good(always=np.ones(N), sold=_rising)
+    model = DemandModel(features=["age", "always"], prices=(1.0, 9.0)).fit(
+        {name: column for name, column in log.items() if name != "sold"}, log["sold"]
+    )
+    severities = [finding.severity for finding in model.findings_]
+    assert severities == sorted(severities, key=["stop", "care", "note"].index)
+    assert str(model.findings_[0]).startswith("stop: Demand does not fall with the price")
