@@ -194,25 +194,29 @@ def test_exact_matches_on_a_ladder() -> None:
 # -- coverage and bias -----------------------------------------------------------------------------------------
 
 SHORT = {
-    "logistic": worlds.World(name="logistic", rows=2_500, dim=2, draw=worlds.even),
-    "poisson": worlds.World(name="poisson", rows=2_500, dim=2, draw=worlds.even, family="poisson"),
-    "ladder": worlds.World(name="ladder", rows=2_500, dim=2, draw=worlds.ladder(7, 0.5)),
-    "kinked": worlds.World(name="kinked", rows=2_500, dim=2, draw=worlds.even, kinked=True),
-    "steered": worlds.World(name="steered", rows=2_500, dim=2, draw=worlds.steered, kinked=True),
-    "strata": worlds.World(name="strata", rows=2_500, dim=2, draw=worlds.strata(0)),
+    "logistic": worlds.World(name="logistic", rows=4_000, dim=2, draw=worlds.even),
+    "poisson": worlds.World(name="poisson", rows=4_000, dim=2, draw=worlds.even, family="poisson"),
+    "ladder": worlds.World(name="ladder", rows=4_000, dim=2, draw=worlds.ladder(7, 0.5)),
+    "kinked": worlds.World(name="kinked", rows=4_000, dim=2, draw=worlds.even, kinked=True),
+    "steered": worlds.World(name="steered", rows=4_000, dim=2, draw=worlds.steered, kinked=True),
+    "strata": worlds.World(name="strata", rows=4_000, dim=2, draw=worlds.strata(0)),
 }
 
 
 @pytest.mark.parametrize("name", SHORT)
 def test_intervals_cover_and_bias_is_small(name: str) -> None:
-    """60 logs each: with 95% coverage 49 or fewer hits have a probability of 2e-4, and a mean off by 4.5 standard
-    errors 1e-5: over some 200 comparisons a wrong alarm comes once in 25 choices of the seed. `python -m
-    benchmarks.offpolicy` looks closer."""
-    for row in worlds.summary(SHORT[name], 60, customers=200_000):
+    """50 logs each. With 95% coverage 40 hits or fewer have a probability of 3e-4, and a mean off by 4.5 standard
+    errors 1e-5: over all comparisons, which share their logs, a wrong alarm comes once in 20 choices of the seed or
+    less. Where the effective sample size is below 90 intervals are too narrow, and a warning says so (another test).
+    ``python -m benchmarks.offpolicy`` looks closer.
+    """
+    rows = [row for row in worlds.summary(SHORT[name], 50, customers=200_000) if row["effective"] > 90]
+    assert len(rows) >= 12
+    for row in rows:
         what = f"{row['target']}, {row['estimator']}: {row}"
-        assert row["coverage"] * 60 > 49, what
-        assert row["coverage of difference"] * 60 > 49, what
-        assert abs(row["bias"]) < 4.5 * row["sd"] / np.sqrt(60), what
+        assert row["coverage"] * 50 > 40, what
+        assert row["coverage of difference"] * 50 > 40, what
+        assert abs(row["bias"]) < 4.5 * row["sd"] / np.sqrt(50), what
 
 
 def test_only_propensities_and_a_good_model_set_it_right() -> None:
@@ -447,6 +451,17 @@ def test_no_overlap_is_told_with_its_share() -> None:
 def test_a_low_effective_sample_size_is_told() -> None:
     assert "low-effective" in codes(evaluate(even_log(500), "fixed-price:price=1.5"))
     assert "low-effective" not in codes(evaluate(even_log(8_000), "fixed-price:price=1.5"))
+
+
+def test_half_a_bandwidth_may_hold_nobody() -> None:
+    price = np.concatenate([np.linspace(0.0, 1.4, 50), np.linspace(1.6, 3.0, 50)])
+    log = {"price": price, "outcome": (price < 1.55) * 1.0}
+    found = evaluate(log, "fixed-price:price=1.5", uniform=(0, 3), bandwidth=0.15)
+    narrow = found.sensitivity[0.075]
+    assert narrow["kernel IPS"].value == 0.0
+    assert np.isnan(narrow["self-normalised"].value)
+    assert json.loads(found.to_json())["sensitivity"][1]["value"] is None
+    assert "low-effective" in codes(found)
 
 
 def test_a_bend_near_the_target_is_told() -> None:

@@ -87,6 +87,7 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, how: str) -> None:
         assert batch.is_number("price")
         assert batch.is_number("late")
         assert not batch.is_number("risk")
+        assert batch.take(np.array([5, 2])).words("risk").tolist() == [None, data["risk"][2]]
     assert max(b.rows for b in source.batches(["price"], rows=64)) == 64
 
 
@@ -252,3 +253,20 @@ def test_a_file_gone_between_passes_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "log.parquet").unlink()
     with pytest.raises(InvalidInput, match="cannot be read"):
         source.read(["price"])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pl.String, pl.Categorical, pl.Enum(["LOW", "HIGH"]), "category"],
+    ids=["text", "categorical", "enum", "pandas"],
+)
+def test_categories_of_frames(kind: Any, tmp_path: Path) -> None:
+    risk = ["LOW", None, "HIGH", "LOW"]
+    frame: Any = pd.DataFrame({"risk": pd.Categorical(risk)})
+    if kind != "category":
+        frame = pl.DataFrame({"risk": risk}, schema={"risk": kind})
+    (frame.to_parquet if kind == "category" else frame.write_parquet)(tmp_path / "log.parquet")
+    for log_ in (frame, tmp_path / "log.parquet"):
+        batch = Source.open(log_).read(["risk"])
+        assert batch.words("risk").tolist() == risk
+        assert batch.take(np.array([True, False, True, False])).words("risk").tolist() == ["LOW", "HIGH"]

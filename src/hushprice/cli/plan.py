@@ -38,13 +38,13 @@ def plan(
     ] = 40,
     epsilons: Annotated[
         str | None,
-        typer.Option("--epsilons", help="Privacy levels, as 0.5,1,2; none for none.", show_default="0.5,1,2,4,8"),
+        typer.Option("--epsilons", help="Privacy levels, as 0.5,1,2, or none.", show_default="0.5,1,2,4,8"),
     ] = None,
     opt_out: Annotated[
         str | None,
         typer.Option(
             "--opt-out",
-            help="Shares of customers who opt out, as 0,0.5,1; none for none.",
+            help="Shares of customers who opt out, as 0,0.5,1, or none.",
             show_default="0,0.25,0.5,0.75,1",
         ),
     ] = None,

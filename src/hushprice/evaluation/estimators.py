@@ -129,8 +129,8 @@ class Weighed:
         return Terms(name="kernel IPS", score=score, part=self.part, effective=self.effective)
 
     def self_normalised(self, y: Array) -> Terms:
-        """Self-normalised IPS."""
-        weight = self.weight / self.weight[self.part].mean()
+        """Self-normalised IPS; not a number if no customer has a weight."""
+        weight = self.weight / (self.weight[self.part].mean() or np.nan)
         plain = self.margin * y * weight
         value = float(plain[self.part].mean())
         return Terms(

@@ -183,7 +183,7 @@ class Source:
             for data in part.batches(wanted, rows):
                 count = len(next(iter(data.values()))) if data else 0
                 if count:
-                    yield Batch(data, count, part.name)
+                    yield Batch({name: _settled(column) for name, column in data.items()}, count, part.name)
 
     def read(self, columns: Sequence[str]) -> Batch:
         """All rows at once."""
@@ -233,6 +233,15 @@ def _table(log: Log) -> Any:
         f"A log must be a path, a pandas or polars data frame, an Arrow table or a mapping of columns, got "
         f"{type(log).__name__}."
     )
+
+
+def _settled(column: Any) -> Any:
+    """A column whose rows can be chosen from: Arrow cannot choose from views of text yet."""
+    if not pa.types.is_string_view(_kind(column.type)):
+        return column
+    if pa.types.is_dictionary(column.type):
+        return pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.large_string()))
+    return column.cast(pa.large_string())
 
 
 def _kind(kind: Any) -> Any:

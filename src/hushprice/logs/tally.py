@@ -108,7 +108,7 @@ class Tally:
     spacing: int = 1
 
     def add(self, look: Look) -> None:
-        n = int(look.kept.sum())
+        n = int(np.count_nonzero(look.kept))
         self.left_out.update(look.left_out)
         self.weight += look.weight
         self.binary, self.whole = self.binary and look.facts[0], self.whole and look.facts[1]
@@ -126,15 +126,18 @@ class Tally:
     def _keep(self, look: Look) -> None:
         """Keep the rows whose hash is a multiple of the spacing, which doubles whenever the sample is full."""
         numbers = np.arange(self.rows, self.rows + look.batch.rows)
-        chosen = look.kept & (kernel.row_hash(numbers, 1) % np.uint64(self.spacing) == 0)
+        chosen = look.kept & self._in_sample(numbers)
         if chosen.any():
             self.sample.append(look.batch.take(chosen))
             self.numbers.append(numbers[chosen])
         while sum(map(len, self.numbers)) > SAMPLE:
             self.spacing *= 2
-            stay = [kernel.row_hash(some, 1) % np.uint64(self.spacing) == 0 for some in self.numbers]
+            stay = [self._in_sample(some) for some in self.numbers]
             self.sample = [batch.take(rows) for batch, rows in zip(self.sample, stay, strict=True)]
             self.numbers = [some[rows] for some, rows in zip(self.numbers, stay, strict=True)]
+
+    def _in_sample(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        return np.asarray(kernel.row_hash(numbers, 1) & np.uint64(self.spacing - 1) == 0)
 
 
 def look_at(batch: Batch, columns: Columns, words: frozenset[str]) -> Look:

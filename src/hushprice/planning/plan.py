@@ -132,6 +132,7 @@ class Plan:
 
     def save(self, folder: str | PathLike[str]) -> Path:
         """Write report.html, table.csv, plan.json and the pictures to a folder, made if need be."""
+        from hushprice.planning.report import PICTURES
         from hushprice.plots import save
 
         place = Path(folder)
@@ -142,6 +143,8 @@ class Plan:
                 (place / name).write_text(text, encoding="utf-8")
         except OSError as problem:
             raise HushpriceError(f"The plan cannot be written to {place}: {problem.strerror}.") from problem
+        for name in PICTURES:
+            (place / f"{name}.png").unlink(missing_ok=True)  # from an earlier plan
         for picture in self.pictures.values():
             save(picture.figure, place / f"{picture.name}.png")
         return place

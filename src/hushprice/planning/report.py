@@ -54,7 +54,7 @@ def page_of(plan: Plan) -> str:
 
 def pictures(plan: Plan) -> dict[str, Picture]:
     """All pictures by name, in the order of the page; none of a curve with one point."""
-    made = {name: make(plan) for name, make in _PICTURES.items()}
+    made = {name: make(plan) for name, make in PICTURES.items()}
     return {name: picture for name, picture in made.items() if picture is not None}
 
 
@@ -206,7 +206,7 @@ def _band(curve: Curve) -> Band:
     return Band(curve.price, curve.mean, curve.low, curve.high)
 
 
-_PICTURES: dict[str, Callable[[Plan], Picture | None]] = {
+PICTURES: dict[str, Callable[[Plan], Picture | None]] = {
     "losses": _losses, "paths": _paths, "epsilon": _epsilon, "opt-out": _opt_out, "prices": _segments,
     "demand": _demand,
 }  # fmt: skip
