@@ -12,12 +12,14 @@ import numpy as np
 import typer
 
 import hushprice as hp
-from benchmarks import bounds, private
+from benchmarks import bounds, offpolicy, private, streaming
 from benchmarks.common import Count, Rows, Workers, build, published, report
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.add_typer(bounds.app)
 app.add_typer(private.app)
+app.command()(streaming.streaming)
+app.command()(offpolicy.offpolicy)
 HORIZON = 490_000
 DIMS = (1, 4, 9, 16, 25)
 TABLE = {"etc-doubling": "ETC-Doubling", "mle-cycle": "MLE-Cycle, modified", "semi-myopic": "Semi-Myopic, modified"}
@@ -167,6 +169,8 @@ def everything() -> None:
     private.private()
     private.loan_noise()
     memory()
+    streaming.streaming(rows=50_000_000)
+    offpolicy.offpolicy(logs=200, workers=-1, world="")
 
 
 if __name__ == "__main__":
