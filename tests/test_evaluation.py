@@ -17,6 +17,7 @@ import statsmodels.api as sm
 from benchmarks import offpolicy as worlds
 from scipy import integrate, stats
 
+import hushprice as hp
 from hushprice import markets, policies
 from hushprice.demand import Logistic
 from hushprice.errors import Array, HushpriceError, InvalidInput
@@ -539,3 +540,23 @@ def test_separable_outcomes_take_a_ridge() -> None:
     log = even_log(600)
     log["outcome"] = np.asarray(log["price"] < 1.0, dtype=np.float64)
     assert "ridge" in codes(evaluate(log, "fixed-price:price=0.8"))
+
+
+def test_the_best_prices_by_a_model_meet_the_rules() -> None:
+    rng = np.random.default_rng(4)
+    n = 3000
+    price, kind = rng.uniform(1, 3, n), rng.choice(["few", "many"], n)
+    bought = rng.random(n) < 1 / (1 + np.exp(price - 1.5 - (kind == "many")))
+    log = {"price": price, "kind": kind, "outcome": bought}
+    model = hp.fit(log, price="price", outcome="outcome", features=["kind"])
+    rules = hp.Rules(ladder=(1.1, 1.9, 2.7), segments=("few", "many"), ranges={"few": (1.0, 1.5)})
+    options: dict[str, Any] = {"uniform": (1, 3), "model": model, "rules": rules, "segment": "kind", "prices": (1, 3)}
+    found = evaluate(log, model, **options)
+    by_hand = evaluate(log, np.where(kind == "few", 1.1, 1.9), uniform=(1, 3), model=model, segment="kind")
+    assert found.best.value == pytest.approx(by_hand.best.value)
+    with pytest.raises(hp.InvalidInput, match="name its column"):
+        evaluate(log, model, **{**options, "segment": None})
+    with pytest.raises(hp.InvalidInput, match="Rules are for"):
+        evaluate(log, "fixed-price:price=2", **options)
+    with pytest.raises(hp.InvalidInput, match="No price of the ladder"):
+        evaluate(log, model, **{**options, "rules": hp.Rules(ladder=(9.0,))})

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hushprice.cli.options import AsCsv, AsJson
+from hushprice.cli.options import AsCsv, AsJson, RulesFile
 from hushprice.cli.show import Output
+from hushprice.demand import Rules
 from hushprice.errors import InvalidInput
 from hushprice.evaluation import Evaluation
 from hushprice.evaluation import evaluate as run
@@ -56,6 +57,7 @@ def evaluate(
         tuple[float, float] | None,
         typer.Option("--prices", help="Range of the policy's prices.", show_default="its own, or those seen"),
     ] = None,
+    rules: RulesFile = None,
     bandwidth: Annotated[
         float | None,
         typer.Option("--bandwidth", help="How far apart prices may be compared.", show_default="from the log"),
@@ -86,6 +88,7 @@ def evaluate(
         segment=segment,
         cost=_cost(cost),
         prices=prices,
+        rules=None if rules is None else Rules.read(rules),
         bandwidth=bandwidth,
         worth=worth,
     )

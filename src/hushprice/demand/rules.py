@@ -30,7 +30,8 @@ class Rules:
     """Business rules.
 
     ladder: the only prices allowed; largest_step: between one quote and the next in the same segment; segments: their
-    names, in any order (one segment holds everyone unless given); ranges: (low, high) of some segments, within the policy's range.
+    names, in any order (one segment holds everyone unless given); ranges: (low, high) of some segments, within the
+    policy's range.
 
     >>> rules = Rules(ladder=(0.99, 1.49, 1.99), ranges={"student": (0.5, 1.5)})
     >>> rules.segments

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hushprice.demand import Family, as_family
+from hushprice.demand import Family, Rules, as_family
 from hushprice.errors import Array, InvalidInput, finite
 from hushprice.evaluation import findings, targets
 from hushprice.evaluation.customers import Contexts, Customers, read
@@ -40,6 +40,7 @@ def evaluate(
     segment: str | None = None,
     cost: float | str = 0.0,
     prices: tuple[float, float] | None = None,
+    rules: Rules | None = None,
     family: Family | str = "auto",
     bandwidth: float | None = None,
     worth: float = 1.0,
@@ -58,8 +59,9 @@ def evaluate(
     features: number columns that the demand regression of the doubly robust estimate, and the policy, take as context,
     with a 1 before them; or model: a fitted :class:`DemandModel`, whose encoding is taken. Default: the columns z0,
     z1, ... of a simulated log, or none. segment: the column by which the range of prices differs. cost: a unit cost,
-    or its column. prices: the range of the policy's prices. family: of the regression, found from the outcomes by
-    default.
+    or its column. prices: the range of the policy's prices. rules: business rules that the best prices by a model must
+    meet, but for the largest step, which depends on who came before. family: of the regression, found from the outcomes
+    by default.
 
     bandwidth: h, the distance over which demand at one price stands for demand at another. By default
     h = 3 sd(p) n^(-1/3): bias, of the order of h^2, then goes to zero faster than the standard error, of the order
@@ -86,7 +88,7 @@ def evaluate(
     drawn = design.propensities(customers, segment)
     if drawn.used.sum() < FEWEST:
         raise _too_few(drawn, customers)
-    target = targets.resolve(policy, customers, prices=prices, segment=segment)
+    target = targets.resolve(policy, customers, prices=prices, segment=segment, rules=rules)
     h = _bandwidth(customers.price, drawn) if bandwidth is None else finite("bandwidth", bandwidth, minimum=0.0)
     if h == 0.0 and any(support.continuous for support in drawn.supports):
         raise InvalidInput("A bandwidth of 0 needs logged prices from a ladder; these were drawn from a range.")

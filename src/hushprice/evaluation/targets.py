@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from hushprice import policies
+from hushprice.demand import Rules, Terms
 from hushprice.errors import Array, InvalidInput, array, finite, price_range, unknown
 from hushprice.evaluation.customers import Customers
 from hushprice.evaluation.estimators import CrossFit
 from hushprice.evaluation.weights import Mask, Support
-from hushprice.kernels import glm
+from hushprice.kernels import rules as on_terms
 from hushprice.policies import Phase, Policy
 from hushprice.policies.base import FOREVER
 from hushprice.policies.pricer import Pricer
@@ -101,14 +102,22 @@ def load(policy: Any) -> Any:
 
 
 def resolve(
-    policy: Any, customers: Customers, *, prices: tuple[float, float] | None, segment: str | None = None
+    policy: Any,
+    customers: Customers,
+    *,
+    prices: tuple[float, float] | None,
+    segment: str | None = None,
+    rules: Rules | None = None,
 ) -> Target:
     """The target that a policy makes for these customers. ``prices`` is the range it may use, if it has none itself."""
     n = len(customers.price)
+    greedy = hasattr(policy, "encoding_") and hasattr(policy, "alpha_")
+    if rules is not None and not greedy:
+        raise InvalidInput("Rules are for the best prices by a demand model: other targets bring their own prices.")
     if isinstance(policy, str):
         return _word(policy, n, _seen(customers) if prices is None else price_range(prices))
-    if hasattr(policy, "encoding_") and hasattr(policy, "alpha_"):
-        return _greedy(policy, customers, prices)
+    if greedy:
+        return _greedy(policy, customers, prices, rules, segment)
     if isinstance(policy, Policy):
         return _pricer(_constant(policy), customers, segment)
     if isinstance(policy, Pricer):
@@ -172,14 +181,18 @@ def _even(name: str, n: int, low: float, high: float) -> Even:
     return Even(name=name, low=low, high=high, drawn_prices=drawn)
 
 
-def _greedy(model: Any, customers: Customers, prices: tuple[float, float] | None) -> Quoted:
-    """The price in the range that earns most by a demand model."""
-    low, high = price_range(model.prices_ if prices is None else prices)
+def _greedy(
+    model: Any, customers: Customers, prices: tuple[float, float] | None, rules: Rules | None, segment: str | None
+) -> Quoted:
+    """The allowed price that earns most by a demand model."""
+    span = price_range(model.prices_ if prices is None else prices)
+    if rules is not None:
+        rules.check(span, span)
     z = model.encoding_.encode(customers.batch)
-    a, b = z @ model.alpha_, z @ model.beta_
-    with np.errstate(all="ignore"):
-        quoted = glm.best_price_ufunc(model.family_.code, a, b, customers.cost, low, high)
-    return Quoted(name="best price by the model", prices=np.asarray(quoted, dtype=np.float64))
+    a, b, quoted = z @ model.alpha_, z @ model.beta_, np.empty(len(z))
+    terms = Terms.of(rules, span, len(z), cost=customers.cost, segment=_segments(rules, customers, segment))
+    on_terms.best_prices_on_terms(model.family_.code, a, b, terms.cost, terms.low, terms.high, terms.ladder, quoted)
+    return Quoted(name="best price by the model", prices=quoted)
 
 
 def _pricer(pricer: Pricer, customers: Customers, segment: str | None) -> Target:
@@ -195,7 +208,7 @@ def _pricer(pricer: Pricer, customers: Customers, segment: str | None) -> Target
     if params.phase is Phase.EXPLORE and policy.rules is None:
         return _even(name, n, *policy.experiment_range())
     cost = customers.cost if customers.own_cost else None
-    terms = policy.terms(n, cost=cost, segment=_segments(policy, customers, segment))
+    terms = policy.terms(n, cost=cost, segment=_segments(policy.rules, customers, segment))
     rng = np.random.default_rng(SEED)
     given = () if terms is None else (terms,)
     quotes = policy.device().quote(params, z, rng, *given)
@@ -203,13 +216,12 @@ def _pricer(pricer: Pricer, customers: Customers, segment: str | None) -> Target
     return Quoted(name=name, prices=quotes.price, drawn=not fixed)
 
 
-def _segments(policy: Policy, customers: Customers, segment: str | None) -> Any:
-    rules = policy.rules
+def _segments(rules: Rules | None, customers: Customers, segment: str | None) -> Any:
     if rules is None or not rules.segments:
         return None
     if segment is None:
         raise InvalidInput(
-            f"The pricer's rules need the segment of each customer ({', '.join(rules.segments)}): name its column."
+            f"The rules need the segment of each customer ({', '.join(rules.segments)}): name its column."
         )
     codes, words = customers.batch.codes(segment)
     if (codes < 0).any():

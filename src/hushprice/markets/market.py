@@ -94,10 +94,10 @@ class Market:
     contexts: a function ``(rng, n) -> (n, d) array``, or an array or data frame of contexts to draw rows from
     with replacement, or for contexts that change over the rounds an object with the method of
     :class:`ContextSequence`; cost: unit cost, where customers do not come with their own; public: the share of
-    customers who agree to send raw records, where a policy leaves them the choice; rules: business rules, against the
-    best allowed price (whatever the step to it) regret is counted; segments: names of the segments of its customers, in alphabetical order;
-    covariance: of (alpha, beta): if given, each replication draws its truth from the normal distribution around them;
-    names: of the entries of a context.
+    customers who agree to send raw records, where a policy leaves them the choice; rules: business rules: regret is
+    counted against the best allowed price, whatever the step to it; segments: names of the segments of its customers,
+    in alphabetical order; covariance: of (alpha, beta): if given, each replication draws its truth from the normal
+    distribution around them; names: of the entries of a context.
 
     >>> market = Market(alpha=[1.0, 0.5], beta=[0.5, 0.5], prices=(0, 5), contexts=[[1.0, 0.0], [1.0, 1.0]])
     >>> market.dim
