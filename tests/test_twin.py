@@ -17,6 +17,7 @@ import pytest
 from pyarrow import csv, parquet
 from scipy import stats
 
+from hushprice import checks
 from hushprice.demand import Linear, Rules, as_family
 from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.estimation import design
@@ -441,3 +442,19 @@ def test_karlan_and_zinmans_offers() -> None:
     assert check.mean_seen == pytest.approx(csv.read_csv(KARLAN_ZINMAN)["tookup"].to_numpy().mean(), rel=1e-9)
     by_demand = next(c for c in check.comparisons if c.what == "tenths of predicted demand")
     assert by_demand.status == "fails"
+
+
+def test_the_ends_of_what_customers_may_be_quoted() -> None:
+    rules = Rules(ladder=(1.0, 1.5, 2.0, 2.6), ranges={"HIGH": (1.2, 2.2)})
+    market = twin(MODEL, LOG, prices=(0.5, 3.0), rules=rules)
+    lowest, highest = market.ends()
+    high = np.array(market.segments)[market.contexts.segments] == "HIGH"
+    np.testing.assert_array_equal(lowest, np.where(high, 1.5, 1.0))
+    np.testing.assert_array_equal(highest, np.where(high, 2.0, 2.6))
+    free = twin(MODEL, LOG, prices=(0.5, 3.0)).ends()
+    assert all((end == price).all() for end, price in zip(free, (0.5, 3.0), strict=True))
+
+
+@pytest.mark.parametrize("check", checks.market_checks(), ids=lambda c: c.__name__)
+def test_a_twin_passes_the_checks_of_markets(check: Any) -> None:
+    check(TWIN)

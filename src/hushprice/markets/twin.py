@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from hushprice.demand import Rules
+from hushprice.demand import Rules, Terms
 from hushprice.errors import Array, InvalidInput, finite, positive_int, price_range
 from hushprice.kernels.rules import best_prices_on_terms
 from hushprice.logs import Source
-from hushprice.markets.market import Arrivals, Market, Resample
+from hushprice.markets.market import Market, Resample
 from hushprice.markets.twincheck import TwinCheck
 from hushprice.markets.twinrows import (
     Rows,
@@ -95,15 +95,25 @@ class Twin(Market):
 
     def best_prices(self) -> Array:
         """The allowed price that earns most of each customer it draws from, by the fitted demand."""
-        who = self.contexts
-        a, b = who.rows @ self.alpha, who.rows @ self.beta
-        terms = self.terms(Arrivals(who.rows, who.costs, who.segments, who.today))
-        if terms is None:
-            prices: Array = self.family.optimal_price(a, b, self.prices, cost=self.cost)
-            return prices
-        best = np.empty(len(a))
+        a, b = self.contexts.rows @ self.alpha, self.contexts.rows @ self.beta
+        terms, best = self._terms, np.empty(len(a))
         best_prices_on_terms(self.family.code, a, b, terms.cost, terms.low, terms.high, terms.ladder, best)
         return best
+
+    def ends(self) -> tuple[Array, Array]:
+        """The lowest and the highest allowed price of each customer it draws from."""
+        terms = self._terms
+        if not terms.ladder.size:
+            return terms.low, terms.high
+        first = np.searchsorted(terms.ladder, terms.low)
+        last = np.searchsorted(terms.ladder, terms.high, side="right") - 1
+        return terms.ladder[first], terms.ladder[last]
+
+    @property
+    def _terms(self) -> Terms:
+        """On what terms all the customers it draws from can be quoted."""
+        who = self.contexts
+        return Terms.of(self.rules, self.prices, len(who.rows), cost=self.costs, segment=who.segments)
 
 
 def twin(

@@ -91,7 +91,8 @@ def segment_prices(twin: Twin, *, worth: float = 1.0) -> list[SegmentPrices]:
     a, b = twin.contexts.rows @ twin.alpha, twin.contexts.rows @ twin.beta
     demand = {name: twin.family.mean(a - b * price) for name, price in (("today", today), ("best", best))}
     revenue = {name: worth * demand[name] * (price - twin.costs) for name, price in (("today", today), ("best", best))}
-    at_end = (best <= twin.prices[0]) | (best >= twin.prices[1])
+    lowest, highest = twin.ends()
+    at_end = (best <= lowest) | (best >= highest)
     groups: dict[str, Any] = {"everyone": np.ones(len(best), dtype=bool)}
     if index is not None and len(twin.segments) > 1:
         groups |= {name: index == i for i, name in enumerate(twin.segments) if (index == i).any()}

@@ -86,16 +86,16 @@ class Plan:
     @property
     def situation(self) -> Situation:
         """What is known besides the results."""
-        twin, best = self.twin, self.twin.best_prices()
+        twin, best, (lowest, highest) = self.twin, self.twin.best_prices(), self.twin.ends()
         check = twin.about.check
         return Situation(
             horizon=self.horizon,
             currency=self.currency,
-            prices=twin.prices,
+            prices=(float(lowest.min()), float(highest.max())),
             seen=twin.about.seen,
             findings=twin.about.findings,
-            at_low=float((best <= twin.prices[0]).mean()),
-            at_high=float((best >= twin.prices[1]).mean()),
+            at_low=float((best <= lowest).mean()),
+            at_high=float((best >= highest).mean()),
             uncertain=twin.covariance is not None,
             check=None if check is None else check.holds,
         )

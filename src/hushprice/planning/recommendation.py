@@ -161,8 +161,9 @@ def _widen(choice: Line, best: Line, now: Situation) -> str:
         share = max(now.at_low, now.at_high)
         return (
             f"Widen the price experiment before you rely on new prices. For {share:.0%} of customers the best price is "
-            f"the end of the range [{low:g}, {high:g}]: the data do not show where revenue turns, so test prices {end} "
-            f"with care. If you cannot go there, what earns most within the range: {_named(choice)}."
+            f"the end of the range they may be quoted (overall {low:g} to {high:g}): the data do not show where "
+            f"revenue turns, so test prices {end} with care. If you cannot go there, what earns most within the range: "
+            f"{_named(choice)}."
         )
     return (
         f"Widen the price experiment before you rely on new prices: the best ones rest on what the log does not show "
