@@ -40,7 +40,7 @@ from hushprice.cli.options import (
     Workers,
 )
 from hushprice.cli.show import Output, progress_bar, show, show_scaling
-from hushprice.demand import Rules
+from hushprice.cli.working import rules_from
 from hushprice.errors import HushpriceError, InvalidInput, positive_int, unknown
 from hushprice.simulation import Simulated, check_grid, check_log, compare, plain, record, scale, write_log
 from hushprice.studies.words import Setup, check_words, load_policies, options_of, whole_numbers
@@ -177,7 +177,7 @@ def scaling(
     check_words(policy)
     load_policies(load)
     count = positive_int("replications", replications)
-    ruled = _rules(rules)
+    ruled = rules_from(rules)
 
     def cell(word: str, d: int, T: int) -> tuple[Simulated, markets.Market]:
         setup = Setup.of(
@@ -321,12 +321,8 @@ def _setup(
     load_policies(load)
     return Setup.of(
         words, market=market, dim=dim, family=family, horizon=horizon, prices=prices, cost=cost, public=public,
-        rules=_rules(rules),
+        rules=rules_from(rules),
     )  # fmt: skip
-
-
-def _rules(file: Path | None) -> Rules | None:
-    return None if file is None else Rules.read(file)
 
 
 def _run(

@@ -30,12 +30,12 @@ from hushprice.cli.working import (
     write_text,
 )
 from hushprice.errors import InvalidInput
+from hushprice.files import without_nan
 from hushprice.markets.standin import ROWS
 from hushprice.paper import Made, Paper, report
 from hushprice.plots import duration
 from hushprice.plots.page import TONES
 from hushprice.simulation import csv_text
-from hushprice.simulation.results import without_nan
 from hushprice.studies import Cell, Left, Store, cell_rows, outstanding, path_rows, processes, results
 
 app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's figures and tables.", rich_markup_mode="rich")

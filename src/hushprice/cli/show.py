@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from hushprice.errors import InvalidInput
+from hushprice.logs.findings import Finding
 from hushprice.plots.figures import broken
 from hushprice.simulation import Comparison, Scaling, csv_text
 
@@ -130,6 +131,16 @@ def _columns(rows: dict[str, Row], width: int) -> list[str]:
         if need <= width:
             break
     return columns
+
+
+COLOURS = {"stop": "bold red", "care": "yellow", "note": "dim"}
+
+
+def show_findings(console: Console, findings: Iterable[Finding]) -> None:
+    """What to be careful about, coloured by how much."""
+    for finding in findings:
+        colour = COLOURS[finding.severity]
+        console.print(f"[{colour}]{finding.severity}[/{colour}] {escape(finding.text)}", highlight=False)
 
 
 def amount(value: float) -> str:

@@ -16,8 +16,8 @@ from hushprice.cli.options import AsCsv, AsJson, Engine, Load, Workers
 from hushprice.cli.show import Output, amount
 from hushprice.cli.working import Estimate, Most, Out, StoreFolder, check_where, complete, compute, folder, write_rows
 from hushprice.errors import InvalidInput
+from hushprice.files import without_nan
 from hushprice.simulation import csv_text
-from hushprice.simulation.results import without_nan
 from hushprice.studies import Store, Study, cell_rows, draw, path_rows, rehearse, results
 from hushprice.studies.spec import check_name
 from hushprice.studies.words import load_policies

@@ -14,13 +14,13 @@ from rich.table import Table
 from hushprice.cli.options import AsJson
 from hushprice.demand import Rules
 from hushprice.errors import InvalidInput
+from hushprice.files import without_nan
 from hushprice.logs import DemandModel
 from hushprice.markets.twin import Twin
 from hushprice.markets.twin import twin as make
 from hushprice.markets.twincheck import Comparison, TwinCheck, check_twin
 from hushprice.markets.twinfile import check_twin_target, save_twin
 from hushprice.markets.twinrows import Today
-from hushprice.simulation.results import without_nan
 
 COLOURS = {"holds": "green", "fails": "red"}
 SHOWN = 12  # groups of a comparison

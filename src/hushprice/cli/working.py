@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from hushprice.demand import Rules
 from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.plots import duration
 from hushprice.simulation import check_engine, csv_text, workers_of
@@ -26,6 +27,31 @@ Estimate = Annotated[bool, typer.Option("--estimate", help="Only say how long it
 Most = Annotated[
     int | None, typer.Option("--replications", "-n", help="At most so many replications a cell.", show_default="all")
 ]
+
+
+def names_of(option: str, text: str | None) -> list[str]:
+    """Names from ``a,b,c``.
+
+    >>> names_of("--features", "risk, age")
+    ['risk', 'age']
+    """
+    words = [word.strip() for word in (text or "").split(",")] if text else []
+    if not all(words):
+        raise InvalidInput(f"{option} takes names with commas between them and no gaps, as a,b,c; got {text!r}.")
+    return words
+
+
+def number_or_column(text: str) -> float | str:
+    """A number if it is one, or else the name of a column."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def rules_from(file: Path | None) -> Rules | None:
+    """Business rules, if a file of them is given."""
+    return None if file is None else Rules.read(file)
 
 
 def check_where(workers: int, engine: str | None) -> None:

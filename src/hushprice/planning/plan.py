@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushprice.errors import Array, HushpriceError, InvalidInput, finite, positive_int
+from hushprice.files import without_nan
 from hushprice.markets.twin import Twin
 from hushprice.planning.curves import SegmentPrices, segment_prices
 from hushprice.planning.lines import Line
@@ -20,7 +21,6 @@ from hushprice.planning.options import EPSILONS, LEARNING, OPT_OUT, Option, opti
 from hushprice.planning.recommendation import Recommendation, Situation, recommend
 from hushprice.simulation import Piece, Result, check_pair, csv_text, rounds_of, run_pieces, workers_of
 from hushprice.simulation.engine import Outcome
-from hushprice.simulation.results import without_nan
 
 if TYPE_CHECKING:
     from hushprice.plots import Picture

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import tempfile
 import zipfile
 from os import PathLike
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from hushprice.errors import SnapshotError
+from hushprice.files import replacing
 
 FORMAT = "hushprice snapshot"
 VERSION = 3
@@ -38,25 +37,16 @@ def write(path: str | PathLike[str], state: dict[str, Any]) -> None:
     }
     target = Path(path)
     try:
-        _write_atomically(target, header, arrays)
+        with (
+            replacing(target) as aside,
+            aside.open("wb") as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
+        ):
+            archive.writestr(_HEADER, json.dumps(header, indent=1))
+            for name, data in arrays.items():
+                archive.writestr(f"{name}.npy", data)
     except (OSError, ValueError) as problem:
         raise SnapshotError(f"The snapshot {target} cannot be written: {problem}") from problem
-
-
-def _write_atomically(target: Path, header: dict[str, Any], arrays: dict[str, bytes]) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.absolute().parent, prefix=target.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                archive.writestr(_HEADER, json.dumps(header, indent=1))
-                for name, data in arrays.items():
-                    archive.writestr(f"{name}.npy", data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def read(path: str | PathLike[str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from hushprice.errors import Array, InvalidInput, finite, unknown
+from hushprice.files import without_nan
 from hushprice.simulation.engine import Outcome
 from hushprice.simulation.pieces import Piece
 
@@ -214,12 +215,3 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return buffer.getvalue()
-
-
-def without_nan(value: Any) -> Any:
-    """Plain data with None in place of NaN and infinity, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [without_nan(item) for item in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

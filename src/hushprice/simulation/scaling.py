@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from hushprice.errors import Array, InvalidInput, finite, positive_int
+from hushprice.files import without_nan
 from hushprice.markets import Market
 from hushprice.simulation.oracle import Simulated
-from hushprice.simulation.results import Result, without_nan
+from hushprice.simulation.results import Result
 from hushprice.simulation.simulate import Progress, simulate
 
 DUST = 1e-6  # a regret this small is rounding

@@ -11,20 +11,19 @@ finished cell are joined into one.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hushprice.errors import HushpriceError, InvalidInput
+from hushprice.files import replacing
 from hushprice.simulation import Outcome, Result
 from hushprice.studies.cells import Cell
 from hushprice.version import __version__
@@ -164,13 +163,11 @@ def _write(folder: Path, cell: Cell, outcomes: Mapping[int, Outcome], revisions:
     told = {"key": cell.key, "revisions": sorted(revisions), "word": cell.word, "content": cell.content}
     table = pa.table(columns, schema=SCHEMA).replace_schema_metadata({"hushprice": json.dumps(told, default=repr)})
     target = folder / f"{order[0]}-{order[-1]}.parquet"
-    aside = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, aside, compression="zstd", write_page_checksum=True)
-        os.replace(aside, target)
+        with replacing(target) as aside:
+            pq.write_table(table, aside, compression="zstd", write_page_checksum=True)
     except OSError as problem:
-        aside.unlink(missing_ok=True)
         raise HushpriceError(f"Results cannot be kept in {folder}: {problem.strerror or problem}.") from problem
     return target
 
