@@ -167,7 +167,7 @@ def test_a_saved_pricer_keeps_to_the_largest_step(tmp_path: Path) -> None:
 class _LyingDevice(Device):
     def propensity(self, params: Params, z: Any, price: Any, terms: Any = None) -> Propensity:
         told = super().propensity(params, z, price, terms)
-        return Propensity(1.3 * told.value, told.discrete)
+        return Propensity(1.08 * told.value, told.discrete)
 
 
 class _Liar(ETC):
@@ -191,6 +191,22 @@ def test_an_offer_says_how_likely_its_price_was() -> None:
     offer = pricer.offer(np.ones(pricer.policy.dim))
     assert offer.propensity == pytest.approx(1 / 6)
     assert offer.discrete
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("cost", [0.1, 3.0])
+@pytest.mark.parametrize("b", [0.8, -1.5])
+def test_the_ends_of_the_range_are_sampled_as_often_as_is_said(family: str, cost: float, b: float) -> None:
+    code, rng = as_family(family).code, np.random.default_rng(3)
+    facts: dict[str, Any] = {"spread_a": 0.7, "spread_b": 0.9, "cost": cost, "low": 0.4, "high": 2.5}
+    sampled = Sampled(code=code, a=1.0, b=b, vertex=1.4, **facts)
+    along = 0.9 * rng.standard_normal(40_000)
+    prices = as_family(family).optimal_price(
+        1.0 + 1.4 * along + 0.7 * rng.standard_normal(40_000), b + along, (0.4, 2.5), cost=cost
+    )
+    for end in (0.4, 2.5):
+        said, seen = sampled.propensity(end, np.empty(0))[0], np.mean(prices == end)
+        assert abs(seen - said) <= 4.9 * np.sqrt(said * (1 - said) / 40_000) + 1e-12  # two-sided error rate 1e-6
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -222,6 +238,12 @@ def test_todays_prices_earn_what_they_earn() -> None:
     for wrong in ({"a": 1.0}, {"a": -1.0, "b": 1.0}):
         with pytest.raises(hp.InvalidInput):
             simulate(Today(wrong), market, horizon=10, replications=1)
+    cheap = replace(market, prices=(0.0, 0.5))  # today's prices are not allowed, and better
+    signed = simulate(Today(), cheap, horizon=2000, replications=1)
+    knowing = policies.Clairvoyant(family=market.family, dim=2, prices=(0.0, 0.5), theta=market.theta)
+    allowed = simulate(knowing, cheap, horizon=2000, replications=1)
+    assert signed.regret[0] < 0
+    assert signed.revenue[0] + signed.regret[0] == pytest.approx(allowed.revenue[0], abs=60)  # both near the optimum
     with pytest.raises(hp.InvalidInput, match="today"):
         simulate(Today(), markets.s1(dim=2), horizon=10, replications=1)
 

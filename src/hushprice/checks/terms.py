@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hushprice.checks.refusal import refused
 from hushprice.demand import Rules
 from hushprice.errors import Array
 from hushprice.markets import Market, Resample
-from hushprice.policies import Policy, Pricer
+from hushprice.policies import Phase, Policy, Pricer
 from hushprice.policies.base import Propensity
 from hushprice.simulation import record
 
@@ -70,13 +71,14 @@ def check_rules_are_met(policy: Policy) -> None:
 def check_propensities(policy: Policy) -> None:
     """Prices are as likely as is said: quotes to one customer again and again, at several times of a run.
 
-    Frequencies of discrete prices and of the middle half of the others (z tests, two-sided error rate 1e-6 each).
+    Frequencies of discrete prices, and of the others in three intervals chosen by other draws (exact and z tests,
+    two-sided error rate 1e-6 each).
     """
     for ruled, market in ((policy, world_for(policy)), on_rules(policy, largest_step=None)):
         loop = LiveLoop(ruled, market)
         for start, stop in ((0, 5), (5, 120), (120, 500)):
             loop.run(start, stop)
-            prices, likely = _again(loop.pricer, loop, stop, 4000)
+            prices, likely = _again(loop.pricer, loop, stop)
             if np.isnan(likely.value).all():
                 assert ruled.name not in KNOWN, f"{ruled.name} no longer says how likely its prices are"
                 continue
@@ -89,9 +91,11 @@ def check_propensities(policy: Policy) -> None:
 KNOWN = ("etc", "etc-doubling", "mle-cycle", "semi-myopic", "ts-wtl", "ucb", "etc-ldp", "random-price", "fixed-price")
 
 
-def _again(pricer: Pricer, loop: LiveLoop, t: int, times: int) -> tuple[Array, Propensity]:
+def _again(pricer: Pricer, loop: LiveLoop, t: int) -> tuple[Array, Propensity]:
     """The prices customer t may be quoted, and how likely each is said to be."""
-    params, z = pricer.params, np.repeat(loop.z[t : t + 1], times, axis=0)
+    params = pricer.params
+    times = 3_000 if params.phase is Phase.SAMPLE else 30_000  # a sampled price takes an integral
+    z = np.repeat(loop.z[t : t + 1], times, axis=0)
     cost = None if loop.cost is None else loop.cost[t]
     segment = None if loop.segment is None else np.repeat(loop.segment[t : t + 1], times)
     terms = pricer.policy.terms(times, cost=cost, segment=segment)
@@ -109,9 +113,11 @@ def _check_frequencies(prices: Array, likely: Propensity) -> None:
     drawn, density = prices[~likely.discrete], likely.value[~likely.discrete]
     if not len(drawn):
         return
-    low, high = np.quantile(drawn, [0.25, 0.75])
-    inside = (drawn > low) & (drawn < high)
-    inverse = np.zeros(n)
-    inverse[: inside.sum()] = 1.0 / density[inside]  # its mean is the length of the interval
-    gap = (inverse.mean() - (high - low)) / (inverse.std() / np.sqrt(n) + 0.02 * (high - low))
-    assert abs(gap) < 4.9, f"densities between {low} and {high} are off: {inverse.mean()} for {high - low}"
+    half = len(drawn) // 2
+    ends = np.quantile(drawn[:half], [0.1, 0.4, 0.6, 0.9])
+    rest, density, draws = drawn[half:], density[half:], n * (len(drawn) - half) / len(drawn)
+    for low, high in pairwise(ends):
+        inverse = np.where((rest > low) & (rest < high), 1.0 / density, 0.0)  # its sum over all draws: their length
+        mean = inverse.sum() / draws
+        gap = (mean - (high - low)) / np.sqrt((np.square(inverse).sum() / draws - mean**2) / draws)
+        assert abs(gap) < 4.9, f"densities between {low} and {high} are off: {mean} for {high - low}"

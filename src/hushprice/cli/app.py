@@ -42,7 +42,7 @@ from hushprice.cli.options import (
 from hushprice.cli.show import Output, progress_bar, show, show_scaling
 from hushprice.cli.working import rules_from
 from hushprice.errors import HushpriceError, InvalidInput, positive_int, unknown
-from hushprice.simulation import Simulated, check_grid, check_log, compare, plain, record, scale, write_log
+from hushprice.simulation import NearTruth, Simulated, check_grid, check_log, compare, plain, record, scale, write_log
 from hushprice.studies.words import Setup, check_words, load_policies, options_of, whole_numbers
 from hushprice.version import __version__
 
@@ -93,13 +93,15 @@ def simulate(
     Example: hushprice simulate etc --market s1 --dim 4 --horizon 10000 --replications 50
     """
     output = Output.choose(json, csv)
+    setup = _setup([policy], load, market, dim, family, horizon, prices, cost, public, rules)
+    (logged,) = setup.policies.values()
     if log is not None:
         check_log(log)
-    setup = _setup([policy], load, market, dim, family, horizon, prices, cost, public, rules)
+        if isinstance(logged, NearTruth):
+            raise InvalidInput("The log of a policy that is drawn anew in each replication cannot be written.")
     _run(setup, horizon, replications, seed, workers, engine, plot, rate, output)
-    if log is not None:
-        (one,) = setup.policies.values()
-        write_log(record(plain(one), setup.market, horizon=horizon, seed=seed), log)
+    if log is not None and not isinstance(logged, NearTruth):
+        write_log(record(logged, setup.market, horizon=horizon, seed=seed), log)
         Console(stderr=output is not Output.TABLE).print(f"Log: {escape(str(log))}", highlight=False)
 
 

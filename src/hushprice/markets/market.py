@@ -80,6 +80,18 @@ class Block:
             )
         return self.y[rows]
 
+    def lost(self, prices: Array) -> Array:
+        """What each price loses against the best allowed one: less than nothing if it is not allowed but better.
+
+        The same as ``regret`` but for prices that break the rules or leave the range, as today's may.
+        """
+        code, market = self.family.code, self.market
+        terms = self.terms or Terms.of(None, market.prices, len(prices), cost=market.cost)
+        best = np.empty(len(prices))
+        on_terms.best_prices_on_terms(code, self.a, self.b, terms.cost, terms.low, terms.high, terms.ladder, best)
+        at_best, at_these = ((p - terms.cost) * self.family.mean(self.a - self.b * p) for p in (best, prices))
+        return np.asarray(at_best - at_these)
+
     def earned(self, prices: Array) -> float:
         """What was earned at these prices, net of cost."""
         cost = self.market.cost if self.cost is None else self.cost

@@ -6,6 +6,7 @@ best price rises with a', so that P(p* <= p | b') is a normal distribution funct
     logistic   a' = b' p + log(b' (p - c) - 1)  where b' (p - c) > 1, otherwise none
     linear     a' = b' (2 p - c)                for b' > 0
     Poisson    p* = c + 1 / b' whatever a' is
+    b' <= 0    the better end of the range
 
 The density is its derivative in p, averaged over b' by Gauss-Legendre quadrature. Prices cut off at the ends of the
 range, and those on a ladder, have probabilities instead.
@@ -83,6 +84,8 @@ class Sampled:
     def below(self, p: float) -> float:
         """P(p* <= p) for p in [low, high]; at the upper end of the prices below it, P(p* < high)."""
         margin = p - self.cost
+        if self.code != LINEAR and self.cost > self.high:
+            return self._least_loss()
         if self.code == POISSON:
             if margin <= 0.0:
                 return 0.0
@@ -97,6 +100,20 @@ class Sampled:
             return 0.0
         slopes, weights = self._slopes(1.0 / margin, np.inf)
         edge = slopes * p + np.log(np.maximum(slopes * margin - 1.0, 1e-300))
+        return float(weights @ ndtr((edge - self._mean(slopes)) / self.spread_a))
+
+    def _least_loss(self) -> float:
+        """P(p* = low) where every sale is at a loss: the lower end is better if demand rises enough with the price.
+
+        That is if (c - l) psi'(a' - b' l) < (c - h) psi'(a' - b' h).
+        """
+        ratio, width = (self.cost - self.low) / (self.cost - self.high), self.high - self.low
+        steepest = -np.log(ratio) / width
+        if self.code == POISSON:
+            return float(ndtr((steepest - self.b) / self.spread_b))
+        slopes, weights = self._slopes(-np.inf, steepest)
+        room = np.maximum(-np.expm1(np.log(ratio) + slopes * width), 1e-300)  # 1 - ratio e^(b' (h - l))
+        edge = slopes * self.low + np.log(room) - np.log(ratio - 1.0)
         return float(weights @ ndtr((edge - self._mean(slopes)) / self.spread_a))
 
     def density(self, p: float) -> float:

@@ -52,6 +52,7 @@ class NearTruth:
 class Today:
     """The prices customers get today: those that come with them, or one for each segment.
 
+    They need not be allowed: where such a price earns more than the best allowed one, its regret is less than nothing.
     Not a policy, as nobody but the market knows what a customer is quoted today; but it is simulated like one.
     """
 
@@ -95,6 +96,7 @@ class TodayLoop:
             prices = np.array([self.policy.prices[name] for name in customers.market.segments])[segment]
         assert prices is not None
         customers.buy(slice(0, len(prices)), prices)
+        customers.regret[:] = customers.lost(prices)  # they may be better than any that is allowed
         return prices, 0
 
 
