@@ -19,7 +19,7 @@ from hushprice.policies import ETC, Device, Policy, Pricer
 from hushprice.policies.base import Params, Propensity
 from hushprice.policies.sampling import Sampled
 from hushprice.privacy import Entropy
-from hushprice.simulation import Today, record, simulate
+from hushprice.simulation import Today, record, simulate, write_log
 from tests.conftest import make_policy
 
 LADDER = (0.5, 0.99, 1.49, 1.99, 2.49, 2.99)
@@ -260,3 +260,57 @@ def test_a_drawn_truth_has_the_stated_spread() -> None:
     assert (result.regret > 0).all()
     assert len(set(result.regret)) == 5
     assert market.fingerprint() != markets.s1(dim=2).fingerprint()
+
+
+def test_a_failed_offer_changes_no_last_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    pricer = make_policy("random-price", rules=Rules(largest_step=0.1)).start(seed=1)
+    z = np.ones(pricer.policy.dim)
+    last = pricer.offer(z).price
+
+    def fail(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pricer._device, "propensity", fail)
+    with pytest.raises(KeyboardInterrupt):
+        pricer.offer(z)
+    assert pricer._last[0] == last
+
+
+def test_a_tampered_last_price_is_refused(tmp_path: Path) -> None:
+    pricer = make_policy("random-price", rules=Rules(ladder=(2.0, 3.0), largest_step=1.0)).start(seed=1)
+    pricer._last[:] = 0.0
+    pricer.save(tmp_path / "p.hush")
+    with pytest.raises(hp.SnapshotError, match="last prices"):
+        Pricer.load(tmp_path / "p.hush")
+
+
+def test_the_segment_of_a_private_customer_is_not_told() -> None:
+    rules = Rules(ranges={"a": (0, 1), "b": (1, 1)})
+    pricer = make_policy("etc-ldp", rules=rules).start()
+    z = np.ones(pricer.policy.dim)
+    with pytest.raises(hp.InvalidInput, match="not told") as refusal:
+        pricer.offer(z, segment="sick")
+    assert "sick" not in str(refusal.value)
+    for segment in ("a", "b"):
+        kept = pricer._open[pricer.offer(z, segment=segment).id]
+        assert not kept.discrete
+        assert np.isnan(kept.propensity)
+    assert np.isnan(pricer._last).all()
+
+
+def test_a_log_replaces_nothing_but_a_recorded_log(tmp_path: Path) -> None:
+    policy, market = make_policy("random-price"), markets.s1(dim=3)
+    table = record(policy, market, horizon=5)
+    for name in ("log.csv", "log.parquet"):
+        for _ in range(2):
+            write_log(table, tmp_path / name)
+        (tmp_path / name).write_text("p,y\n1,0\n")
+        with pytest.raises(hp.InvalidInput, match="left alone"):
+            write_log(table, tmp_path / name)
+        assert (tmp_path / name).read_text() == "p,y\n1,0\n"
+
+
+def test_features_with_names_of_other_columns_keep_theirs() -> None:
+    market = replace(markets.s1(dim=2), names=("price", "age"))
+    table = record(make_policy("random-price", dim=2), market, horizon=5)
+    assert table.column_names == ["price feature", "age", "price", "outcome", "propensity", "discrete"]

@@ -87,8 +87,8 @@ def simulate(
 ) -> None:
     """Run one policy in a market and tell its regret.
 
-    With --log every quote of the first replication is written too, with how likely its price was, as a live service
-    would keep it: a log for hushprice fit and hushprice evaluate.
+    With --log every quote of the first replication is written too, with how likely its price was: a log for hushprice
+    fit and hushprice evaluate. It holds raw records, of private policies too, whose servers never have them.
 
     Example: hushprice simulate etc --market s1 --dim 4 --horizon 10000 --replications 50
     """
@@ -102,7 +102,12 @@ def simulate(
     _run(setup, horizon, replications, seed, workers, engine, plot, rate, output)
     if log is not None and not isinstance(logged, NearTruth):
         write_log(record(logged, setup.market, horizon=horizon, seed=seed), log)
-        Console(stderr=output is not Output.TABLE).print(f"Log: {escape(str(log))}", highlight=False)
+        Console(stderr=output is not Output.TABLE).print(
+            f"Log: {escape(str(log))}{RAW * logged.private}", highlight=False
+        )
+
+
+RAW = " (raw records, for study: the server of this private policy would never see them)"
 
 
 @app.command(name="compare")

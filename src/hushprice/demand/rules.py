@@ -45,6 +45,8 @@ class Rules:
 
     def __post_init__(self) -> None:
         ladder = array("ladder", list(self.ladder), shape=(None,), limit=LARGEST_VALUE)
+        if any(isinstance(price, (bool, np.bool_)) for price in self.ladder):
+            raise InvalidInput("ladder must hold prices, not True or False.")
         if len(np.unique(ladder)) < len(ladder) or (ladder < 0.0).any():
             raise InvalidInput("ladder must hold different prices of at least 0.")
         if not isinstance(self.ranges, Mapping):
@@ -221,6 +223,11 @@ class Terms:
         return Terms(
             cost=self.cost, low=low, high=high, ladder=self.ladder, segment=self.segment, step=self.step, last=self.last
         )
+
+    def allows(self, prices: Array) -> npt.NDArray[np.bool_]:
+        """Which of these prices are allowed, whatever was quoted before."""
+        inside = (prices >= self.low) & (prices <= self.high)
+        return inside & np.isin(prices, self.ladder) if self.ladder.size else inside
 
     def before(self) -> Terms:
         """A copy whose last prices stay as they are."""

@@ -44,8 +44,9 @@ class Pricer:
     their outcome until ``patience`` newer ones are waiting too; then the oldest is closed and an outcome for it is
     ignored.
 
-    Offers made after the last :meth:`save` are lost in a crash. A loaded pricer gives its offers ids from a fresh
-    range, so that an outcome of a lost offer is refused and never taken for that of another customer.
+    Offers made after the last :meth:`save` are lost in a crash, and a largest step is counted from the prices saved. A
+    loaded pricer gives its offers ids from a fresh range, so that an outcome of a lost offer is refused and never taken
+    for that of another customer.
 
     Of a private policy's customers the pricer keeps no context: the :class:`Offer` in the caller's hands is the
     customer's device, and an outcome must come with it rather than with its id alone. The generator behind its price
@@ -126,6 +127,8 @@ class Pricer:
             token=secrets.randbits(62),
         )
         self._server.advance(1)
+        if terms is not None and not self.policy.private:
+            self._last[:] = terms.last
         self._runs[-1][1] += 1
         self._open[offer.id] = self._forget(offer) if self.policy.private else offer
         if len(self._open) > self.patience:
@@ -168,9 +171,13 @@ class Pricer:
             if segment is not None:
                 raise InvalidInput("This policy has no rules and so no segments: leave out the segment.")
             return self.policy.terms(1, cost=cost)
-        number = np.array([rules.index(segment)], dtype=np.int64)
-        last = None if self.policy.private else self._last  # nothing is kept of a private customer
-        return self.policy.terms(1, cost=cost, segment=number, last=last)
+        check_segment = partial(rules.index, segment)
+        text = (
+            f"The segment must be one of {', '.join(rules.segments)}." if rules.segments else "There are no segments."
+        )
+        known = discreetly(check_segment, text) if self.policy.private else check_segment()
+        number = np.array([known], dtype=np.int64)
+        return self.policy.terms(1, cost=cost, segment=number, last=self._last.copy())
 
     def _context(self, z: npt.ArrayLike) -> Array:
         check = partial(array, "the context z", z, shape=(self.policy.dim,), limit=LARGEST_VALUE)
@@ -189,7 +196,9 @@ class Pricer:
 
     def _forget(self, offer: Offer) -> Offer:
         """What is kept of a private customer's offer: its id, and that an outcome is waited for."""
-        return replace(offer, price=self.policy.prices[0], propensity=math.nan, z=None, params=self._nothing())
+        return replace(
+            offer, price=self.policy.prices[0], propensity=math.nan, discrete=False, z=None, params=self._nothing()
+        )
 
     def _nothing(self) -> Params:
         """Params of which nothing is used."""
@@ -280,9 +289,10 @@ class Pricer:
 
     def _go_on(self, last: Any) -> None:
         """Take over the last price of each segment."""
-        low, high = self.policy.prices
+        rules, n = self.policy.rules, len(self._last)
         known = isinstance(last, np.ndarray) and last.shape == self._last.shape and last.dtype == np.float64
-        if not known or not (np.isnan(last) | ((last >= low) & (last <= high))).all():
+        terms = Terms.of(rules, self.policy.prices, n, cost=0.0, segment=np.arange(n))
+        if not known or not (np.isnan(last) | terms.allows(last)).all():
             raise SnapshotError("Its last prices make no sense.")
         self._last[:] = last
 

@@ -11,6 +11,7 @@ from pyarrow import csv, parquet
 
 from hushprice.demand import Terms
 from hushprice.errors import Array, InvalidInput, positive_int
+from hushprice.files import check_target, replacing
 from hushprice.markets import Market
 from hushprice.policies import Params, Policy, Quotes
 from hushprice.policies.base import Device, Propensity, Server
@@ -20,21 +21,35 @@ from hushprice.simulation.engine import CHOICES, CONTEXTS, DEMAND, EXPLORATION, 
 from hushprice.simulation.pieces import check_pair
 
 WRITERS = {".parquet": parquet.write_table, ".csv": csv.write_csv}
+OWN = ("price", "outcome", "propensity", "discrete")  # columns that every log has
+RESERVED = (*OWN, "segment", "cost")
 
 
 def check_log(path: Path) -> None:
-    """Refuse a file that a log cannot be written to, before any work is done."""
+    """Refuse a file that a log cannot be written to, before any work: only a recorded log is ever replaced."""
     if path.suffix not in WRITERS:
         raise InvalidInput(f"A log must be a .parquet or .csv file, got {path}.")
-    if not path.absolute().parent.is_dir():
-        raise InvalidInput(f"There is no folder {path.absolute().parent} to write the log to.")
+    check_target(path, what="recorded log", example="quotes.parquet", is_one=_is_recorded)
+
+
+def _is_recorded(path: Path) -> bool:
+    try:
+        if path.suffix == ".parquet":
+            names = parquet.read_schema(path).names
+        else:
+            with path.open(encoding="utf-8") as file:
+                names = [name.strip('"') for name in file.readline().strip().split(",")]
+    except (OSError, ValueError, pa.ArrowException):
+        return False
+    return set(OWN) <= set(names)
 
 
 def write_log(table: pa.Table, path: Path) -> None:
     """A log as Parquet or CSV, by the ending of its name."""
     check_log(path)
     try:
-        WRITERS[path.suffix](table, str(path))
+        with replacing(path) as aside:
+            WRITERS[path.suffix](table, str(aside))
     except OSError as problem:
         raise InvalidInput(f"The log {path} cannot be written: {problem}.") from None
 
@@ -58,9 +73,11 @@ class RecordingLoop(Loop):
 def record(policy: Policy, market: Market, *, horizon: int, seed: int = 0, replication: int = 0) -> pa.Table:
     """Every quote of one replication: context, price, outcome and how likely the price was.
 
-    Columns: the entries of the context by ``market.names``, or z0, z1, ...; price; outcome; propensity, which is a
+    Columns: the entries of the context by ``market.names`` (with " feature" behind a name of another column), or z0,
+    z1, ...; price; outcome; propensity, which is a
     probability where ``discrete`` and a density elsewhere (NaN: unknown); segment and cost, where the market has them.
-    The run is that of :func:`~hushprice.simulation.simulate` with the same seed.
+    The run is that of :func:`~hushprice.simulation.simulate` with the same seed. Of a private policy too it holds raw
+    records, which no server of such a policy ever has: it is for study.
 
     >>> from hushprice import markets, policies
     >>> market = markets.s1(dim=2)
@@ -76,7 +93,8 @@ def record(policy: Policy, market: Market, *, horizon: int, seed: int = 0, repli
     )
     market = market.truth(truth)
     loop = RecordingLoop(policy.device(UnsafeSeed(seeds[PRIVACY])), policy.server())
-    names = market.names or tuple(f"z{j}" for j in range(market.dim))
+    own = market.names or tuple(f"z{j}" for j in range(market.dim))
+    names = [f"{name} feature" if name in RESERVED else name for name in own]
     tables = []
     for block in market.blocks(contexts, demand, horizon, choices=choices):
         prices, _ = loop.sell(block, exploration)
