@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from hushprice.errors import InvalidInput
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[Path]:
+def replacing(target: Path, *, mode: int = 0o666) -> Iterator[Path]:
     """A path beside the target to write to. It takes the target's place if all went well, and is removed otherwise.
 
+    ``mode`` is who may read and write it, but for the umask.
+
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "told.txt"
     ...     with replacing(file) as aside:
@@ -25,9 +28,8 @@ def replacing(target: Path) -> Iterator[Path]:
     ('whole', 1)
     """
     folder = target.absolute().parent
-    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.", suffix=".part")
-    os.close(handle)
-    aside = Path(name)
+    aside = folder / f".{target.name}.{uuid4().hex}.part"
+    os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
     try:
         yield aside
         _sync(aside)

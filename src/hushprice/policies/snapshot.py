@@ -38,7 +38,7 @@ def write(path: str | PathLike[str], state: dict[str, Any]) -> None:
     target = Path(path)
     try:
         with (
-            replacing(target) as aside,
+            replacing(target, mode=0o600) as aside,
             aside.open("wb") as file,
             zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
         ):
