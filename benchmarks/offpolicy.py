@@ -182,37 +182,39 @@ def truth(world: World, target: Aim, customers: int = 300_000) -> tuple[float, f
     return float(np.mean(price * world.mean(z, price))), float(np.mean(logged * world.mean(z, logged)))
 
 
-Found = dict[str, dict[str, tuple[float, float, float, float, float]]]
+Found = dict[str, dict[str, tuple[float, ...]]]
 
 
-def one(world: World, aims: dict[str, Aim], seed: int, options: dict[str, Any]) -> Found:
-    """Estimates of one log: value, se, difference, its se and the effective sample size, by target and estimator."""
+def one(world: World, aims: dict[str, Aim], seed: int) -> Found:
+    """Of one log, by target and estimator: value, se, interval, that of the difference, and effective sample size."""
     columns, told = world.log(seed)
     found: Found = {}
     for name, target in aims.items():
-        result = evaluate(columns, target.policy, **{**told, **target.options, **options})
+        result = evaluate(columns, target.policy, **{**told, **target.options})
         every = [result.logged, *result.estimates.values()]
-        found[name] = {e.name: (e.value, e.se, e.difference, e.difference_se, e.effective) for e in every}
+        found[name] = {e.name: (e.value, e.se, *e.interval, *e.difference_interval, e.effective) for e in every}
     return found
 
 
-def summary(world: World, logs: int, *, workers: int = 1, customers: int = 300_000, **options: Any) -> Rows:
-    """Bias and coverage in one world, a row for each target and estimator."""
-    aims = targets(world)
-    runs = Parallel(n_jobs=workers)(delayed(one)(world, aims, seed, options) for seed in range(logs))
+def summary(
+    world: World, logs: int, *, first: int = 0, only: tuple[str, ...] = (), workers: int = 1, customers: int = 300_000
+) -> Rows:
+    """Bias and coverage in one world, a row for each target (or only some) and estimator; seeds begin at ``first``."""
+    aims = {name: target for name, target in targets(world).items() if not only or name in only}
+    runs = Parallel(n_jobs=workers)(delayed(one)(world, aims, first + i) for i in range(logs))
     rows: Rows = []
     for name, target in aims.items():
         value, logged = truth(world, target, customers)
         for estimator in runs[0][name]:
-            estimate, se, difference, error, effective = np.array([run[name][estimator] for run in runs]).T
+            estimate, se, low, high, less, more, effective = np.array([run[name][estimator] for run in runs]).T
             right = logged if estimator == "logged prices" else value
-            off = estimate - right
+            off, gain = estimate - right, right - logged
             rows.append(
                 {
                     "world": world.name, "target": name, "estimator": estimator, "truth": right,
                     "bias": float(off.mean()), "bias / se": float(off.mean() / se.mean()), "sd": float(estimate.std()),
-                    "mean se": float(se.mean()), "coverage": float((np.abs(off) <= 1.96 * se).mean()),
-                    "coverage of difference": float((np.abs(difference - (right - logged)) <= 1.96 * error).mean()),
+                    "mean se": float(se.mean()), "coverage": float(((low <= right) & (right <= high)).mean()),
+                    "coverage of difference": float(((less <= gain) & (gain <= more)).mean()),
                     "effective": float(effective.mean()),
                 }
             )  # fmt: skip
@@ -224,12 +226,13 @@ def offpolicy(
     logs: Annotated[int, typer.Option(help="Logs of each world.")] = 200,
     workers: Annotated[int, typer.Option(help="Processes; -1 for all cores.")] = -1,
     world: Annotated[str, typer.Option(help="Only worlds whose name begins so.")] = "",
+    first: Annotated[int, typer.Option(help="Seed of the first log.")] = 0,
 ) -> None:
     """Coverage of the 95% intervals and bias, over simulated logs."""
     rows: Rows = []
     for each in WORLDS:
         if each.name.startswith(world):
-            rows += summary(each, logs, workers=workers)
+            rows += summary(each, logs, first=first, workers=workers)
             console.print(f"{each.name}: least coverage {min(row['coverage'] for row in rows):.3f} so far")
     seen = [row for row in rows if row["estimator"] != "logged prices"]
     error = np.sqrt(0.95 * 0.05 / logs)

@@ -40,6 +40,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sold = rng.random(n) < 1 / (1 + np.exp(1.5 * price - 3 - rich))
     columns = {"rate": price, "sold": sold * 1.0, "rich": rich, "cost": np.full(n, 0.5)}
     columns |= {"chance": np.full(n, 1 / 3), "group": np.where(rich, "rich", "poor")}
+    columns["never"] = np.zeros(n, dtype=bool)
     path = tmp_path_factory.mktemp("logs") / "offers.parquet"
     pa.parquet.write_table(pa.table(columns), path)
     return path
@@ -83,6 +84,22 @@ def test_a_column_of_propensities_and_a_fixed_cost(log: Path) -> None:
     assert data["target"] == "random-price"
 
 
+def test_the_kind_of_propensities_and_the_family_can_be_said(log: Path) -> None:
+    told = (log, "fixed-price:price=2", *USUAL, "--propensity", "chance", "--json")
+    assert "--discrete true or false" in json.loads(run(*told))["findings"][0]["text"]
+    said = json.loads(run(*told, "--discrete", "false", "--family", "linear"))
+    assert "discrete-guessed" not in [finding["code"] for finding in said["findings"]]
+    found = evaluate(
+        log, "fixed-price:price=2", price="rate", outcome="sold", features=["rich"], propensity="chance",
+        discrete=False, family="linear",
+    )  # fmt: skip
+    assert said == json.loads(found.to_json())
+    by_column = json.loads(run(*told, "--discrete", "never"))
+    assert by_column["estimates"] == json.loads(run(*told))["estimates"]
+    with pytest.raises(HushpriceError, match="Only 0 of"):  # a third each, of 4 000 prices
+        run(*told, "--discrete", "True")
+
+
 def test_a_saved_pricer(log: Path, tmp_path: Path) -> None:
     policies.build("etc-doubling", family="logistic", dim=2, prices=(1, 4)).start(seed=1).save(tmp_path / "now.zip")
     out = run(log, tmp_path / "now.zip", *USUAL, "--uniform", "1", "4")
@@ -95,11 +112,12 @@ def test_a_saved_pricer(log: Path, tmp_path: Path) -> None:
         (("fixed-price:price=2", *USUAL), "does not say how likely"),
         (("fixed-price:price=2", *USUAL, "--uniform", "1", "4", "--propensity", "chance"), "in one way"),
         (("etc", *USUAL, "--uniform", "1", "4"), "Run it on a twin"),
+        (("fixed-price:price=2", *USUAL, "--randomised-within", "group,"), "no gaps"),
         (("fixed-price:price=2", *USUAL, "--uniform", "1", "4", "--cost", "kost"), "no column 'kost'"),
         (("fixed-price:price=2", *USUAL, "--uniform", "1", "4", "--json", "--csv"), "one of --json and --csv"),
-        (("fixed-price:price=2", *USUAL, "--uniform", "1", "4", "--model", "none.json"), "There is no file"),
+        (("fixed-price:price=2", *USUAL, "--uniform", "1", "4", "--model", "none.json"), "cannot be read"),
     ],
-    ids=["no propensities", "two ways", "a learner", "no such cost", "two outputs", "no model"],
+    ids=["no propensities", "two ways", "a learner", "a gap", "no such cost", "two outputs", "no model"],
 )
 def test_errors_say_what_to_do(log: Path, words: tuple[str, ...], text: str) -> None:
     with pytest.raises(HushpriceError, match=text):

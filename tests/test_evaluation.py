@@ -4,6 +4,7 @@ truth."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from hushprice.demand import Logistic
 from hushprice.errors import Array, HushpriceError, InvalidInput
 from hushprice.evaluation import Evaluation, evaluate
 from hushprice.evaluation import propensity as likely
-from hushprice.evaluation.estimators import Terms, compare, cross_fit
+from hushprice.evaluation.estimators import Scores, compare, cross_fit, interval
 from hushprice.evaluation.weights import Ladder, Range
 from hushprice.logs.model import DemandModel
 from hushprice.policies import FixedPrice, Phase, RandomPrice
@@ -54,6 +55,20 @@ def test_the_kernel_keeps_straight_lines(target: float, h: float) -> None:
     first = integrate.quad(lambda p: kernel(p) * (p - target), 1.0, 3.0, points=places or None, limit=200)[0]
     assert whole == pytest.approx(1.0, abs=1e-8)
     assert first == pytest.approx(0.0, abs=1e-8)
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5, 0.25])
+def test_the_end_of_a_range_is_not_taken_to_be_the_last_price_seen(power: float) -> None:
+    """Prices thin out towards 3 for powers below 1. Once in 1 024 logs the end is missed: more than 20 times in 2 000
+    (instead of 2) has a probability of 1e-13. What lies 6% beyond the prices seen is not covered."""
+    rng = np.random.default_rng(13)
+    missed = 0
+    for _ in range(2_000):
+        p = 3.0 * (1.0 - (1.0 - rng.random(2_000)) ** (1.0 / power if power < 1.0 else 1.0))
+        one = Range.seen(np.arange(2_000), p)
+        missed += not one.covers(np.array([3.0]))[0]
+        assert not one.covers(np.array([one.high + 0.06 * (one.high - one.low)]))[0]
+    assert missed <= 20
 
 
 def on_ladder(points: Array, share: Array, target: float, h: float) -> Array:
@@ -165,7 +180,7 @@ def test_the_error_of_a_difference_knows_who_is_in_both_means() -> None:
     score = earned + rng.normal(size=800)
     part = rng.random(800) < 0.4
     every = np.ones(800, dtype=bool)
-    one = compare(Terms(name="x", score=score, part=part, effective=1.0), earned, every)
+    one = compare(Scores(name="x", score=score, part=part, effective=1.0), earned, every)
     values = []
     for _ in range(1_000):
         rows = rng.integers(800, size=800)
@@ -194,11 +209,11 @@ def test_exact_matches_on_a_ladder() -> None:
 
 # -- coverage and bias -----------------------------------------------------------------------------------------
 
+LOGS = 150
+LOGISTIC = worlds.World(name="logistic", rows=4_000, dim=2, draw=worlds.even)
 SHORT = {
-    "logistic": worlds.World(name="logistic", rows=4_000, dim=2, draw=worlds.even),
     "poisson": worlds.World(name="poisson", rows=4_000, dim=2, draw=worlds.even, family="poisson"),
     "ladder": worlds.World(name="ladder", rows=4_000, dim=2, draw=worlds.ladder(7, 0.5)),
-    "kinked": worlds.World(name="kinked", rows=4_000, dim=2, draw=worlds.even, kinked=True),
     "steered": worlds.World(name="steered", rows=4_000, dim=2, draw=worlds.steered, kinked=True),
     "strata": worlds.World(name="strata", rows=4_000, dim=2, draw=worlds.strata(0)),
 }
@@ -206,18 +221,47 @@ SHORT = {
 
 @pytest.mark.parametrize("name", SHORT)
 def test_intervals_cover_and_bias_is_small(name: str) -> None:
-    """50 logs each. With 95% coverage 40 hits or fewer have a probability of 3e-4, and a mean off by 4.5 standard
-    errors 1e-5: over all comparisons, which share their logs, a wrong alarm comes once in 20 choices of the seed or
-    less. Where the effective sample size is below 90 intervals are too narrow, and a warning says so (another test).
-    ``python -m benchmarks.offpolicy`` looks closer.
+    """150 logs each. If intervals cover 95%, fewer hits than the 1e-4 quantile of the binomial distribution (131, or
+    87%) have a probability below 1e-4, and a mean off by 4.5 standard errors 1e-5. Over the 2 x 31 or fewer hits and 31
+    means a wrong alarm comes once in 150 choices of the seed, or less. Left out is an effective size below 60 (steered,
+    top price: 36), where intervals are known to be too narrow, covering about 91%, and a warning says so.
     """
-    rows = [row for row in worlds.summary(SHORT[name], 50, customers=200_000) if row["effective"] > 90]
-    assert len(rows) >= 12
+    least = stats.binom.ppf(1e-4, LOGS, 0.95)
+    rows = worlds.summary(SHORT[name], LOGS, only=("greedy", "top price"), customers=200_000)
+    rows = [row for row in rows if row["effective"] > 60]
+    assert len(rows) >= 5
     for row in rows:
         what = f"{row['target']}, {row['estimator']}: {row}"
-        assert row["coverage"] * 50 > 40, what
-        assert row["coverage of difference"] * 50 > 40, what
-        assert abs(row["bias"]) < 4.5 * row["sd"] / np.sqrt(50), what
+        assert row["coverage"] * LOGS >= least, what
+        assert row["coverage of difference"] * LOGS >= least, what
+        assert abs(row["bias"]) < 4.5 * row["sd"] / np.sqrt(LOGS), what
+
+
+def test_intervals_know_of_rare_sales() -> None:
+    """5 of 100 customers buy. Of 4 000 logs normal intervals hold that share in 88%, ours, wide as they are, in 99%;
+    with 95%, less than 93.6% would have a probability of 1e-4."""
+    bought = np.random.default_rng(11).binomial(100, 0.05, 4_000)
+    hits = []
+    for count in bought:
+        share = count / 100
+        low, high = interval(share, np.repeat([1 - share, -share], [count, 100 - count]), 100.0)
+        hits.append(low <= 0.05 <= high)
+    assert np.mean(hits) > 0.936
+    sd = np.sqrt(bought / 100 * (1 - bought / 100) / 99)
+    assert np.mean(np.abs(bought / 100 - 0.05) <= 1.96 * sd) < 0.9
+
+
+def test_intervals_are_normal_ones_where_there_are_plenty() -> None:
+    x = np.random.default_rng(12).exponential(size=100_000) - 1.0
+    low, high = interval(2.0, x - x.mean(), 100_000.0)
+    assert (low, high) == pytest.approx((2 - 1.96 * stats.sem(x), 2 + 1.96 * stats.sem(x)), abs=0.02 * stats.sem(x))
+    mirrored = interval(-2.0, x.mean() - x, 100_000.0)
+    assert mirrored == pytest.approx((-high, -low))
+
+
+@pytest.mark.parametrize(("influence", "effective"), [(np.zeros(50), 50.0), (np.linspace(-1, 1, 50), 1.5)])
+def test_no_interval_from_nothing(influence: Array, effective: float) -> None:
+    assert interval(1.0, influence, effective) == (-np.inf, np.inf)
 
 
 def test_only_propensities_and_a_good_model_set_it_right() -> None:
@@ -262,6 +306,9 @@ def test_impossible_propensities_are_refused(value: float, discrete: bool) -> No
     log["propensity"][7], log["discrete"][7] = value, discrete
     with pytest.raises(InvalidInput, match="row 8 has"):
         evaluate(log, "fixed-price:price=1.5")
+    log["outcome"][:5] = np.nan  # rows are counted in the log, not among the complete ones
+    with pytest.raises(InvalidInput, match="row 8 has"):
+        evaluate(log, "fixed-price:price=1.5")
 
 
 def test_wrong_propensities_are_noticed() -> None:
@@ -297,6 +344,16 @@ def test_prices_cut_off_at_the_end_of_a_range_stay() -> None:
     assert abs(found.best.value - 0.8) < 3 * found.best.se
 
 
+def test_other_prices_beyond_a_range_are_not_cut_off() -> None:
+    """Only one price at each end can be where prices were cut off; these have many."""
+    rng = np.random.default_rng(14)
+    price = np.concatenate([rng.uniform(1, 2, 300), rng.uniform(2.5, 3, 300)])
+    value = np.concatenate([np.ones(300), np.full(300, 0.5)])
+    found = likely.logged(price, value, value < 1, np.zeros(600, dtype=int))
+    assert found.left_out == {likely.OWN_LADDER: 300}
+    assert found.used.tolist() == [True] * 300 + [False] * 300
+
+
 def test_strata_need_rows_and_prices() -> None:
     log = even_log(1_000)
     log["group"] = np.array(["a"] * 900 + ["b"] * 40 + ["c"] * 60)
@@ -324,10 +381,73 @@ def test_logs_of_a_simulation() -> None:
     explored = int((~log["discrete"].to_numpy()).sum())
     assert found.used == explored < 20_000
     assert found.left_out == {likely.CERTAIN: 20_000 - explored}
-    truth, _ = worlds.truth(SHORT["logistic"], worlds.fixed(1.5), 200_000)
+    truth, _ = worlds.truth(LOGISTIC, worlds.fixed(1.5), 200_000)
     assert abs(found.best.value - truth) < 3.5 * found.best.se
     semi = policies.build("semi-myopic", family=Logistic(), dim=2, prices=market.prices)
     assert evaluate(record(semi, market, horizon=3_000), "fixed-price:price=1.5", bandwidth=1.0).left_out
+
+
+RULES = {
+    "free": None,
+    "ladder": hp.Rules(ladder=tuple(np.linspace(0, 3, 7))),
+    "step": hp.Rules(largest_step=0.5),
+    "long step": hp.Rules(largest_step=1.5),
+    "ladder and step": hp.Rules(ladder=tuple(np.linspace(0, 3, 13)), largest_step=0.5),
+}
+HORIZONS = {"etc-doubling": 200_000, "mle-cycle": 200_000, "semi-myopic": 4_000, "ts-wtl": 1_500}
+
+
+def logged_by(name: str, rules: str, seed: int) -> pa.Table:
+    market = replace(markets.s1(dim=2), rules=RULES[rules])
+    options = {"horizon": HORIZONS[name]} if name == "ts-wtl" else {}
+    policy = policies.build(name, family="logistic", dim=2, prices=market.prices, rules=market.rules, **options)
+    return record(policy, market, horizon=HORIZONS[name], seed=seed)
+
+
+def unwarned(log: pa.Table) -> tuple[int, int]:
+    """Of the 95% intervals that come without a warning, how many there are and how many do not hold the truth."""
+    count = wrong = 0
+    for price in (0.5, 1.0, 1.5, 2.5):
+        try:
+            found = evaluate(log, f"fixed-price:price={price}")
+        except InvalidInput:
+            continue
+        if all(finding.severity == "note" for finding in found.findings):
+            truth, _ = worlds.truth(LOGISTIC, worlds.fixed(price), 100_000)
+            for one in found.estimates.values():
+                count += 1
+                wrong += not one.interval[0] <= truth <= one.interval[1]
+    return count, wrong
+
+
+@pytest.mark.parametrize("rules", ["free", "ladder"])
+@pytest.mark.parametrize("name", ["etc-doubling", "mle-cycle"])
+def test_logs_of_policies_hold_the_truth(name: str, rules: str) -> None:
+    """Two logs of 4 prices, 24 intervals, the 3 of a price going together. If they cover 95%, of 8 prices 4 or more are
+    missed with probability 4e-4."""
+    count, wrong = np.sum([unwarned(logged_by(name, rules, seed)) for seed in (3, 4)], axis=0)
+    assert count >= 18
+    assert wrong < 12
+
+
+@pytest.mark.parametrize("rules", ["step", "long step"])
+@pytest.mark.parametrize("name", HORIZONS)
+def test_logs_with_a_largest_step_are_warned_of(name: str, rules: str) -> None:
+    assert unwarned(logged_by(name, rules, 3)) == (0, 0)
+
+
+@pytest.mark.parametrize("rules", ["free", "ladder", "ladder and step"])
+@pytest.mark.parametrize("name", ["semi-myopic", "ts-wtl"])
+@pytest.mark.parametrize("seed", [3, 8])
+def test_logs_with_few_prices_at_random_are_warned_of(name: str, rules: str, seed: int) -> None:
+    """With a ladder and a largest step Thompson sampling's logs once passed for a whole ladder, 3.6 errors off."""
+    assert unwarned(logged_by(name, rules, seed)) == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["etc-doubling", "mle-cycle"])
+def test_a_ladder_with_a_largest_step_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="alternatives not known"):
+        evaluate(logged_by(name, "ladder and step", 3), "fixed-price:price=1.5")
 
 
 def test_a_log_kept_as_csv(tmp_path: Path) -> None:
@@ -415,6 +535,7 @@ def test_pricers_of_every_kind(name: str) -> None:
         ("fixed-prize:price=1", "Did you mean 'fixed-price'"),
         ("fixed-price", "which price"),
         ("fixed-price:price=seven", "must be a number"),
+        ("fixed-price:price=1,price=2", "once and nothing else"),
         ("random-price:low=1", "takes no options"),
         ("missing.json", "There is no file"),
         (Path("pricer.zip"), "There is no file"),
@@ -424,7 +545,7 @@ def test_pricers_of_every_kind(name: str) -> None:
         (policies.build("greedy", family=Logistic(), dim=2, prices=(0, 3)), "Run it on a twin"),
         ("fixed-price:price=50", "no logged price"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_targets_that_cannot_be_evaluated(target: Any, words: str) -> None:
     with pytest.raises(HushpriceError, match=words):
@@ -494,6 +615,46 @@ def test_worth_costs_and_features() -> None:
     assert evaluate(log, FixedPrice(family=Logistic(), dim=3, prices=(0, 3), price=1.5), features=["z1", "z0"]).used
 
 
+def test_worth_reaches_every_amount() -> None:
+    """The text of a finding too: it tells by how much twice the bandwidth changes the estimate."""
+    rng = np.random.default_rng(9)
+    p = rng.uniform(0, 3, 20_000)
+    log = {"price": p, "outcome": (rng.random(20_000) < np.where(np.abs(p - 1.5) < 0.1, 0.95, 0.05)) * 1.0}
+    plain, paid = (evaluate(log, "fixed-price:price=1.5", uniform=(0, 3), worth=worth) for worth in (1, 1_000))
+    for one, other in zip(plain.estimates.values(), paid.estimates.values(), strict=True):
+        for name in ("value", "se", "interval", "difference", "difference_se", "difference_interval"):
+            assert getattr(other, name) == pytest.approx(1_000 * np.array(getattr(one, name)))
+    small, large = (
+        [float(f.text.split("changes by ")[1].split(",")[0]) for f in found.findings if f.code == "bandwidth"]
+        for found in (plain, paid)
+    )
+    assert small
+    assert large == pytest.approx([1_000 * change for change in small], rel=0.01)
+
+
+def test_an_evaluation_prints_as_a_table_with_the_answer() -> None:
+    found = evaluate(even_log(600), "fixed-price:price=1.5")
+    lines = str(found).splitlines()
+    assert lines[0] == "fixed-price:price=1.5, from 600 of 600 rows (logged propensities)"
+    assert lines[1].split() == ["estimate", "95%", "interval", "effective", "more", "than", "logged"]
+    names = ["logged prices", "kernel IPS", "self-normalised", "doubly robust"]
+    assert [line.split("  ")[0] for line in lines[2:6]] == names
+    assert any(line.startswith("care The effective sample size") for line in lines)
+    assert found.in_words() in " ".join(" ".join(lines).split())
+    assert max(map(len, lines)) <= 100
+
+
+def test_an_interval_that_is_not_known_is_told_so() -> None:
+    p = np.concatenate([np.linspace(0.0, 0.9, 99), [1.5]])
+    log = {"price": p, "outcome": (p < 0.5) * 1.0}
+    found = evaluate(log, "fixed-price:price=1.5", uniform=(0, 3), bandwidth=0.1)
+    assert found.best.effective == pytest.approx(1.0)
+    assert found.best.interval == (-np.inf, np.inf)
+    assert "(95%: not known)" in found.in_words()
+    assert "could be anything." in found.in_words()
+    assert json.loads(found.to_json())["estimates"][2]["low"] is None
+
+
 def test_plain_output() -> None:
     found = evaluate(even_log(600), "fixed-price:price=1.5")
     data = json.loads(found.to_json())
@@ -526,9 +687,10 @@ def test_plain_output() -> None:
         ({"outcome": np.array(["yes"] * 500)}, {}, "must hold numbers"),
         ({"propensity": np.full(500, np.nan)}, {}, "Only 0 of 500 rows"),
         ({}, {"family": "probit"}, "family"),
+        ({}, {"model": 3}, "model must be"),
         ({}, {"randomised_within": ["z0"]}, "Only 0 of 500 rows"),
     ],
-    ids=range(20),
+    ids=range(21),
 )
 def test_what_cannot_be_done_is_refused(change: dict[str, Any], options: dict[str, Any], words: str) -> None:
     log = {**even_log(500), **change}

@@ -82,8 +82,9 @@ def test_options_reach_the_fit(log: Path) -> None:
     model = DemandModel.load("m.json")
     assert (data["model"], data["family"], data["prices"]) == ("m.json", "linear", [1.0, 9.0])
     assert (model.ridge_, model.segments_, int(model.sensitive_.sum())) == (0.5, "region", 1)
-    assert model.records_ == 1_999  # a weight of 0 is no row
+    assert (model.records_, model.weights_) == (1_999, "id")  # a weight of 0 is no row
     assert data["findings"][0]["code"] == "extrapolation"
+    assert "count like repeated rows" in {f["code"]: f["text"] for f in data["findings"]}["weights"]
     assert data["report"]["everyone"]["elasticity"] < 0
     run(str(log), "--price", "offer", "--outcome", "sold", "--features", "none", "--out", "none.json")
     assert DemandModel.load("none.json").encoding_.names == ("1",)
@@ -128,7 +129,7 @@ def test_few_rows_have_no_held_out_part(log: Path) -> None:
         ([*ASKED, "--segment", "regoin"], "no column 'regoin'. Did you mean 'region'?"),
         ([*ASKED, "--categories", "id"], "'id' is not among the features"),
         ([*ASKED, "--sensitivity", "ages"], "no feature called 'ages'"),
-        (["--price", "offer", "--outcome", "sold", "--features", "age,,region"], "without gaps"),
+        (["--price", "offer", "--outcome", "sold", "--features", "age,,region"], "--features takes names"),
     ],
     ids=["features", "price", "out", "plot", "both", "segment", "categories", "sensitivity", "gap"],
 )

@@ -16,7 +16,7 @@ from scipy import optimize, stats
 import hushprice as hp
 from hushprice.errors import Array, HushpriceError, InvalidInput
 from hushprice.kernels import newton, streamed
-from hushprice.logs import Design, Survey, held_out, stream_fit, survey
+from hushprice.logs import Design, Survey, held_out, separation, stream_fit, survey
 from hushprice.logs.ahead import in_order
 from hushprice.logs.separation import separable
 
@@ -373,8 +373,36 @@ def test_the_pass_spared_on_many_records_is_not_missed(monkeypatch: pytest.Monke
     monkeypatch.setattr("hushprice.logs.tally.SAMPLE", 20_000)
     design = Design.of(look(log("logistic", 60_000, gaps=False), features=["age"]))
     whole = stream_fit(design, "logistic", tolerance=1e-12)
-    monkeypatch.setattr("hushprice.logs.stream._MANY", 1)
+    monkeypatch.setattr("hushprice.logs.passes._MANY", 1)
     spared = stream_fit(design, "logistic", tolerance=1e-12)
     assert spared.passes < whole.passes
     np.testing.assert_allclose(spared.theta, whole.theta, atol=1e-9 * whole.standard_errors.min())
     np.testing.assert_allclose(spared.covariance, whole.covariance, rtol=1e-6)
+
+
+def test_records_known_to_overlap_are_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    design = Design.of(look(log("logistic")))
+    whole = stream_fit(design, "logistic")
+    monkeypatch.setattr("hushprice.logs.stream.separable", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr("hushprice.logs.passes.Newton.overlap", lambda *_: pytest.fail("asked"))
+    known = stream_fit(design, "logistic", overlapping=True)
+    np.testing.assert_array_equal(known.theta, whole.theta)
+    assert (known.separable, known.ridge) == (False, 0.0)
+
+
+def test_contradictions_are_the_worst_of_all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many batches there are, no more than so many rows are held: the worst."""
+    monkeypatch.setattr("hushprice.logs.design.rows_for", lambda width: 100)
+    monkeypatch.setattr(separation, "_JOIN", 40)
+    design = Design.of(look(log("logistic", gaps=False)))
+    signs = separation._Signs.of(design, hp.Logistic.code)
+    v = np.random.default_rng(1).normal(size=signs.aim.size)
+    found = separation._contradictions(design, signs, v)
+    assert found.shape == (40, v.size)
+    every = np.concatenate([_margins(rows, signs, v) for rows in design.blocks()])
+    np.testing.assert_allclose(found @ v, np.sort(every)[:40], rtol=1e-9)
+
+
+def _margins(rows: Any, signs: Any, v: Array) -> Array:
+    x = signs.columns(rows)
+    return np.asarray((2.0 * rows.y - 1.0) * (x @ v) / np.linalg.norm(x, axis=1))

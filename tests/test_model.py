@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 from statsmodels.stats.proportion import proportion_confint
 
+from hushprice.demand import Linear, Logistic, Poisson
 from hushprice.errors import HushpriceError, InvalidInput
-from hushprice.logs import DemandModel, ModelFileError, fit, held_out
+from hushprice.logs import DemandModel, ModelFileError, Outcomes, family_config, family_from, fit, held_out
 from hushprice.logs.heldout import auc, tenths
 
 LOANS = Path(__file__).parents[2] / "shared" / "data" / "karlan-zinman.csv.gz"
@@ -204,8 +207,6 @@ def test_auc_with_weights_and_ties(rng: np.random.Generator) -> None:
 
 def test_calibration_intervals(rng: np.random.Generator) -> None:
     mean = rng.uniform(0.05, 0.6, 1_000)
-    from hushprice.demand import Linear, Logistic, Poisson
-
     bought = (rng.random(1_000) < mean).astype(float)
     for tenth in tenths(Logistic(), mean, bought, np.ones(1_000)):
         low, high = proportion_confint(round(tenth.seen * tenth.rows), tenth.rows, method="beta")
@@ -332,6 +333,57 @@ def test_what_is_asked_for_must_make_sense() -> None:
     assert set(everything.encoding_.columns) == {"age", "region", "weight"}
 
 
+def test_the_family_that_outcomes_call_for() -> None:
+    for y, family in (([0, 1, 1], Logistic()), ([0, 0], Logistic()), ([0, 2], Poisson()), ([0.5, 1], Linear())):
+        facts = Outcomes.of(np.array(y, dtype=float))
+        assert facts.family == family
+        assert [facts.low, facts.high, facts.mean] == pytest.approx([min(y), max(y), np.mean(y)])
+    assert Outcomes.of(np.array([-1.0, 2.0])).family == Linear()
+
+
+def test_families_as_plain_data() -> None:
+    for family in (Linear(sigma=0.25), Logistic(), Poisson()):
+        assert family_from(json.loads(json.dumps(family_config(family)))) == family
+    named: list[Any] = [{"name": 3}, {"name": "probit"}, {"name": "linear"}, {"name": "poisson", "sigma": 1}]
+    for odd in (None, "linear", {}, *named, {"name": "linear", "sigma": -1.0}, {"name": "linear", "sigma": None}):
+        with pytest.raises(InvalidInput):
+            family_from(odd)
+
+
+def test_passes_are_not_wasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pass to survey, three to fit, two each for the held-out fits, one to diagnose."""
+    monkeypatch.setattr("hushprice.logs.passes._MANY", 1)
+    monkeypatch.setattr("hushprice.logs.tally.SAMPLE", 20_000)
+    passes: list[str] = []
+    last = 0
+
+    def progress(doing: str, rows: int) -> None:
+        nonlocal last
+        if not passes or rows <= last or passes[-1] != doing:
+            passes.append(doing)
+        last = rows
+
+    fit(quotes("logistic", 150_000), price="price", outcome="y", features=["age", "region"], progress=progress)
+    each = ["pass 1", "pass 2"]
+    assert passes == ["survey", *each, "pass 3", *each, *each, "diagnostics"]
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peak of what Python and NumPy hold during a fit: a log of four times the rows needs hardly more."""
+    monkeypatch.setattr("hushprice.logs.source.ROWS", 2_048)
+    monkeypatch.setattr("hushprice.logs.tally.SAMPLE", 4_000)
+    monkeypatch.setattr("hushprice.logs.heldout.KEPT", 2_048)
+    peaks = []
+    for rows in (30_000, 30_000, 120_000):  # the first one compiles
+        path = tmp_path / f"{rows}.parquet"
+        pq.write_table(pa.Table.from_pandas(quotes("logistic", rows)), path, row_group_size=5_000)
+        tracemalloc.start()
+        fit(path, price="price", outcome="y", features=["age", "region"], weights="weight")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.2 * peaks[1]
+
+
 # Files
 
 
@@ -368,6 +420,55 @@ def test_unidentified_models_and_arrays_come_back_too(tmp_path: Path) -> None:
     X = frame[["price", "age"]].to_numpy()
     array = DemandModel(price=0).fit(X, frame["y"])
     np.testing.assert_array_equal(DemandModel.load(array.save(tmp_path / "two.json")).predict(X), array.predict(X))
+
+
+def test_weights_are_told_by_their_column(tmp_path: Path) -> None:
+    frame = quotes("poisson", 500)
+    model = fit(frame, price="price", outcome="y", features=["age"], weights="weight")
+    assert (model.weights_, model.weight_) == ("weight", frame["weight"].sum())
+    assert DemandModel.load(model.save(tmp_path / "model.json")).weights_ == "weight"
+    assert fit(frame, price="price", outcome="y", features=["age"]).weights_ is None
+    array = DemandModel().fit(frame[["price", "age"]], frame["y"], sample_weight=frame["weight"])
+    assert array.weights_ is None
+    assert array.weight_ == model.weight_
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "everything": {
+        "features": ("age", "region", "weight"), "family": "poisson", "sensitivity": ("region",),
+        "categories": ("weight",), "segment": "region", "ridge": 0.5, "prices": (0.5, 5.0),
+    },
+    "a family": {"family": Linear(sigma=2.0), "sensitivity": "none", "prices": (1.0, 4.0)},
+    "places": {"price": 0, "features": (1, 3), "sensitivity": (3,), "segment": 3},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", list(ASKED))
+def test_parameters_come_back_too(asked: str, tmp_path: Path) -> None:
+    """A model that was saved, loaded and cloned learns what it learned before."""
+    frame = quotes("poisson", 800)
+    X = frame[["price", "age", "region", "weight"]]
+    rows = X.assign(region=X["region"].astype("category").cat.codes).to_numpy() if asked == "places" else X
+    model = DemandModel(**ASKED[asked]).fit(rows, frame["y"])
+    again = DemandModel.load(model.save(tmp_path / "model.json"))
+    assert again.get_params() == model.get_params()
+    assert repr(again) == repr(model)
+    fresh = clone(again).fit(rows, frame["y"])
+    assert fresh.to_dict() == model.to_dict() == again.to_dict()
+
+
+def test_parameters_of_a_streamed_fit_come_back(tmp_path: Path) -> None:
+    frame = quotes("poisson", 800)
+    model = fit(
+        frame, price="price", outcome="y", features=["age", "region"], family="poisson", sensitivity=["region"],
+        segment="region", ridge=0.5, prices=(0.5, 5.0),
+    )  # fmt: skip
+    again = DemandModel.load(model.save(tmp_path / "model.json"))
+    assert again.get_params() == model.get_params()
+    fresh = clone(again).fit(frame.drop(columns=["y", "weight"]), frame["y"])
+    np.testing.assert_array_equal(fresh.theta_, model.theta_)
+    assert (fresh.ridge_, fresh.prices_, fresh.segments_) == (0.5, (0.5, 5.0), "region")
 
 
 def test_nothing_but_a_model_is_written_over(saved: tuple[DemandModel, Path], tmp_path: Path) -> None:

@@ -11,15 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from hushprice.cli.options import AsCsv, AsJson, RulesFile
-from hushprice.cli.show import Output
-from hushprice.demand import Rules
+from hushprice.cli.show import Output, show_findings
+from hushprice.cli.working import names_of, number_or_column, rules_from
 from hushprice.errors import InvalidInput
 from hushprice.evaluation import Evaluation
 from hushprice.evaluation import evaluate as run
 from hushprice.evaluation.result import short
 from hushprice.simulation import csv_text
-
-COLOURS = {"stop": "red", "care": "yellow", "note": "dim"}
 
 
 def evaluate(
@@ -43,6 +41,10 @@ def evaluate(
         str | None,
         typer.Option("--propensity", help="Column of each price's density or probability.", show_default="propensity"),
     ] = None,
+    discrete: Annotated[
+        str,
+        typer.Option("--discrete", help="Column telling which of these are probabilities; or true, or false, for all."),
+    ] = "discrete",
     randomised_within: Annotated[
         str | None, typer.Option("--randomised-within", help="Prices were drawn at random within these columns.")
     ] = None,
@@ -58,6 +60,10 @@ def evaluate(
         typer.Option("--prices", help="Range of the policy's prices.", show_default="its own, or those seen"),
     ] = None,
     rules: RulesFile = None,
+    family: Annotated[
+        str,
+        typer.Option("--family", help="Demand of the doubly robust regression: logistic, poisson, linear or auto."),
+    ] = "auto",
     bandwidth: Annotated[
         float | None,
         typer.Option("--bandwidth", help="How far apart prices may be compared.", show_default="from the log"),
@@ -80,15 +86,17 @@ def evaluate(
         policy,
         price=price,
         outcome=outcome,
-        features=None if features is None else _names(features),
+        features=None if features is None else names_of("--features", features),
         model=model,
         propensity=propensity or "propensity",
-        randomised_within=() if randomised_within is None else _names(randomised_within),
+        discrete=_kind(discrete),
+        randomised_within=names_of("--randomised-within", randomised_within),
         uniform=uniform,
         segment=segment,
-        cost=_cost(cost),
+        cost=number_or_column(cost),
         prices=prices,
-        rules=None if rules is None else Rules.read(rules),
+        rules=rules_from(rules),
+        family=family,
         bandwidth=bandwidth,
         worth=worth,
     )
@@ -102,16 +110,13 @@ def evaluate(
 
 def show(console: Console, result: Evaluation, *, title: str) -> None:
     """The estimates as a table, what to be careful about, and the answer in words."""
+    (_, *headings), *rows = result.table()
     table = Table(title=escape(title) + ": profit a customer", title_justify="left")
     table.add_column("", style="bold", no_wrap=True)
-    for heading in ("estimate", "95% interval", "effective", "against logged"):
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
-    one = result.logged
-    table.add_row(one.name, _digits(one.value), _interval(one.interval), f"{result.rows:,}", "")
-    for one in result.estimates.values():
-        reach = one.difference_interval[1] - one.difference
-        difference = f"{_digits(one.difference)} ± {_digits(reach)}"
-        table.add_row(one.name, _digits(one.value), _interval(one.interval), f"{one.effective:,.0f}", difference)
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
     left = "".join(f"; {reason}: {count:,}" for reason, count in result.left_out.items())
     console.print(
@@ -122,28 +127,10 @@ def show(console: Console, result: Evaluation, *, title: str) -> None:
             f"{short(some['doubly robust'].value)} at {h:.3g}" for h, some in result.sensitivity.items()
         )
         console.print(f"Bandwidth {result.bandwidth:.3g}; doubly robust: {several}.", highlight=False)
-    for finding in result.findings:
-        colour = COLOURS[finding.severity]
-        console.print(f"[{colour}]{finding.severity}:[/{colour}] {escape(finding.text)}", highlight=False)
+    show_findings(console, result.findings)
     console.print(f"[bold]{escape(result.in_words())}[/bold]", highlight=False)
 
 
-def _digits(value: float) -> str:
-    """Three digits, as the table is narrow."""
-    return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:#.3g}".rstrip(".")
-
-
-def _interval(ends: tuple[float, float]) -> str:
-    return f"{_digits(ends[0])} to {_digits(ends[1])}"
-
-
-def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _cost(text: str) -> float | str:
-    """A number, or the name of a column."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def _kind(text: str) -> str | bool:
+    """True or false, or the name of a column."""
+    return {"true": True, "false": False}.get(text.lower(), text)

@@ -16,15 +16,15 @@ from rich.table import Table
 
 from hushprice import plots
 from hushprice.cli.options import AsCsv, AsJson
-from hushprice.cli.show import Output
-from hushprice.errors import InvalidInput, MissingOption
-from hushprice.logs import DemandModel, Finding, Report, Segment, Source
+from hushprice.cli.show import Output, show_findings
+from hushprice.cli.working import names_of
+from hushprice.errors import MissingOption
+from hushprice.logs import DemandModel, Report, Segment, Source
 from hushprice.logs import fit as fit_log
 from hushprice.logs.modelfile import check_target, plain
 from hushprice.plots import demand as pictures
+from hushprice.plots.page import number
 from hushprice.simulation import csv_text
-
-COLOURS = {"stop": "bold red", "care": "yellow", "note": "dim"}
 
 
 def fit(
@@ -39,7 +39,10 @@ def fit(
     family: Annotated[
         str, typer.Option("--family", help="Demand: logistic, poisson, linear, or auto for what fits the outcome.")
     ] = "auto",
-    weights: Annotated[str | None, typer.Option("--weights", help="Column of weights.")] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option("--weights", help="Column of weights, which count like repeated rows, in standard errors too."),
+    ] = None,
     categories: Annotated[
         str | None, typer.Option("--categories", help="Features whose numbers stand for categories, as wave,region.")
     ] = None,
@@ -86,8 +89,8 @@ def fit(
             **columns,
             family=family,
             weights=weights,
-            categories=_words(categories),
-            sensitivity=sensitivity if sensitivity in ("all", "none") else _words(sensitivity),
+            categories=names_of("--categories", categories),
+            sensitivity=sensitivity if sensitivity in ("all", "none") else names_of("--sensitivity", sensitivity),
             segment=segment,
             prices=prices,
             ridge=ridge,
@@ -101,6 +104,8 @@ def fit(
     else:
         show_model(console, model)
     show_findings(console, model.findings_)
+    if not model.findings_:
+        console.print("[green]Nothing found that calls for care.[/green]")
     console.print(f"Model: [bold]{escape(str(saved))}[/bold]", highlight=False)
     if plot is not None:
         console.print(f"Picture: {escape(str(plots.save(pictures.demand_overview(model), plot)))}", highlight=False)
@@ -134,15 +139,6 @@ def show_model(console: Console, model: DemandModel) -> None:
     )
 
 
-def show_findings(console: Console, findings: list[Finding]) -> None:
-    """Print findings, coloured by severity."""
-    for finding in findings:
-        colour = COLOURS[finding.severity]
-        console.print(f"[{colour}]{finding.severity}[/{colour}] {escape(finding.text)}", highlight=False)
-    if not findings:
-        console.print("[green]Nothing found that calls for care.[/green]")
-
-
 def _coefficients(model: DemandModel) -> Table:
     log = f"{model.log_}: " if model.log_ else ""
     ridge = f", ridge {model.ridge_:g}" if model.ridge_ else ""
@@ -153,8 +149,8 @@ def _coefficients(model: DemandModel) -> Table:
     for heading in ("utility", "se", "sensitivity", "se"):
         table.add_column(heading, justify="right", no_wrap=True)
     for c in model.report_.coefficients:
-        beta = ("", "") if c.beta is None or c.beta_se is None else (_number(c.beta), _number(c.beta_se))
-        table.add_row(escape(c.name), _number(c.alpha), _number(c.alpha_se), *beta)
+        beta = ("", "") if c.beta is None or c.beta_se is None else (number(c.beta), number(c.beta_se))
+        table.add_row(escape(c.name), number(c.alpha), number(c.alpha_se), *beta)
     return table
 
 
@@ -167,8 +163,8 @@ def _elasticities(report: Report, prices: tuple[float, float]) -> Table:
 
     def add(s: Segment) -> None:
         table.add_row(
-            escape(s.name), f"{s.rows:,}", f"{s.low:g} to {s.high:g}", _number(s.demand), _number(s.elasticity),
-            _number(s.elasticity_se), _number(s.best_price),
+            escape(s.name), f"{s.rows:,}", f"{s.low:g} to {s.high:g}", number(s.demand), number(s.elasticity),
+            number(s.elasticity_se), number(s.best_price),
         )  # fmt: skip
 
     for segment in report.segments:
@@ -195,15 +191,6 @@ def _held_out(report: Report) -> Table:
     return table
 
 
-def _number(value: float) -> str:
-    """Three digits or so; the sign for infinity where a coefficient is not identified."""
-    if value != value:
-        return ""
-    if abs(value) == float("inf"):
-        return "∞" if value > 0 else "-∞"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" if abs(value) >= 100 else f"{value:.4f}"
-
-
 def _summary(model: DemandModel) -> dict[str, Any]:
     """What is printed as JSON."""
     return {
@@ -222,15 +209,8 @@ def _columns(source: Source, **given: str | None) -> dict[str, Any]:
         if value is None or not value.strip():
             others = [c for c in source.columns if c not in given.values()]
             raise MissingOption(f"--{name} is missing. The columns of {source.name}: {', '.join(others)}.")
-    words = _words(given["features"])
+    words = names_of("--features", given["features"])
     return {**given, "features": [] if words == ["none"] and "none" not in source.columns else words}
-
-
-def _words(text: str | None) -> list[str]:
-    words = [word.strip() for word in (text or "").split(",")]
-    if text and not all(words):
-        raise InvalidInput(f"A list of columns is written as a,b,c without gaps, got {text!r}.")
-    return [word for word in words if word]
 
 
 def _stem(log: Path) -> str:

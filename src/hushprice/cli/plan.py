@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from hushprice.cli.options import AsCsv, AsJson, Load, SeedOption, Workers
-from hushprice.cli.show import Output
-from hushprice.cli.working import folder
+from hushprice.cli.show import Output, show_findings
+from hushprice.cli.working import folder, names_of
 from hushprice.errors import InvalidInput
 from hushprice.markets.twinfile import load_twin
 from hushprice.planning import EPSILONS, LEARNING, OPT_OUT, Plan
@@ -113,9 +113,12 @@ def numbers(option: str, text: str | None, usual: tuple[float, ...]) -> tuple[fl
     if text.strip().lower() == "none":
         return ()
     try:
-        return tuple(float(part) for part in text.split(","))
+        told = tuple(float(word) for word in names_of(option, text))
     except ValueError:
-        raise InvalidInput(f"{option} takes numbers with commas between them, or none, got {text!r}.") from None
+        told = ()
+    if not told:
+        raise InvalidInput(f"{option} takes numbers with commas between them, or none, got {text!r}.")
+    return told
 
 
 def _bar(console: Console) -> Progress:
@@ -151,5 +154,4 @@ def show(console: Console, made: Plan) -> None:
     console.print(f"\n[bold]{escape(told.headline)}[/bold]\n", highlight=False)
     for reason in told.reasons:
         console.print(escape(reason), highlight=False)
-    for caveat in told.caveats:
-        console.print(f"[yellow]Caveat:[/yellow] {escape(caveat)}", highlight=False)
+    show_findings(console, told.caveats)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -11,15 +12,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hushprice.cli.options import AsJson
-from hushprice.demand import Rules
+from hushprice.cli.options import AsJson, RulesFile
+from hushprice.cli.show import show_findings
+from hushprice.cli.working import number_or_column, rules_from
 from hushprice.errors import InvalidInput
 from hushprice.files import without_nan
 from hushprice.logs import DemandModel
 from hushprice.markets.twin import Twin
 from hushprice.markets.twin import twin as make
-from hushprice.markets.twincheck import Comparison, TwinCheck, check_twin
+from hushprice.markets.twincheck import TwinCheck
 from hushprice.markets.twinfile import check_twin_target, save_twin
+from hushprice.markets.twinreplay import Replay
 from hushprice.markets.twinrows import Today
 
 COLOURS = {"holds": "green", "fails": "red"}
@@ -51,9 +54,7 @@ def twin(
         tuple[float, float] | None,
         typer.Option("--prices", help="Lowest and highest price to set.", show_default="the model's"),
     ] = None,
-    rules: Annotated[
-        Path | None, typer.Option("--rules", help="Business rules, a TOML file: ladder, largest_step, ranges.")
-    ] = None,
+    rules: RulesFile = None,
     rows: Annotated[int, typer.Option("--rows", help="At most so many customers to draw from.")] = 100_000,
     certain: Annotated[
         bool, typer.Option("--certain", help="Take the fitted demand for certain; do not draw the truth around it.")
@@ -70,28 +71,27 @@ def twin(
     Then: hushprice plan shop.twin, or hushprice compare etc mle-cycle --market twin:file=shop.twin
     """
     target = check_twin_target(out)
-    fitted = DemandModel.load(model)
     made = make(
-        fitted,
+        DemandModel.load(model),
         log,
         prices=prices,
-        cost=_number_or_column(cost),
+        cost=None if cost is None else number_or_column(cost),
         today=today_of(today),
         segment=segment,
         weights=weights,
-        rules=None if rules is None else Rules.read(rules),
+        rules=rules_from(rules),
         rows=rows,
         uncertain=not certain,
         anyway=anyway,
     )
-    check = check_twin(fitted, log, segment=segment, weights=weights)
-    save_twin(made.with_check(check), target)
+    save_twin(made, target)
     if json:
-        typer.echo(
-            json_module.dumps(without_nan({"twin": str(target), **check.to_dict(), "holds": check.holds}), indent=2)
-        )
+        check = made.about.check
+        told = {} if check is None else {**check.to_dict(), "holds": check.holds}
+        found = [asdict(finding) for finding in made.findings]
+        typer.echo(json_module.dumps(without_nan({"twin": str(target), **told, "findings": found}), indent=2))
         return
-    show(Console(), made, check)
+    show(Console(), made)
     Console().print(
         f"The twin is in [bold]{escape(str(target))}[/bold]. It holds the customers' features: as confidential as the "
         f"log.\nNext: [bold]hushprice plan {escape(str(target))}[/bold]",
@@ -106,7 +106,7 @@ def today_of(text: str | None) -> Today:
     (7.5, 'rate', {'LOW': 5.0, 'HIGH': 9.0})
     """
     if text is None or "=" not in text:
-        return _number_or_column(text)
+        return None if text is None else number_or_column(text)
     prices: dict[str, float] = {}
     for item in text.split(","):
         name, equals, value = (part.strip() for part in item.rpartition("="))
@@ -122,16 +122,7 @@ def today_of(text: str | None) -> Today:
     return prices
 
 
-def _number_or_column(text: str | None) -> float | str | None:
-    if text is None:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def show(console: Console, made: Twin, check: TwinCheck) -> None:
+def show(console: Console, made: Twin) -> None:
     """The twin in a line, findings, and the self-check as tables."""
     console.print(escape(repr(made)), highlight=False)
     about = made.about
@@ -140,9 +131,15 @@ def show(console: Console, made: Twin, check: TwinCheck) -> None:
         f"{about.log_rows:,} complete rows{part}; {about.left_out:,} left out. Today's prices: {escape(about.today)}.",
         highlight=False,
     )
-    for finding in about.findings:
-        if finding["severity"] != "note":
-            console.print(f"[yellow]{finding['severity']}:[/yellow] {escape(finding['text'])}", highlight=False)
+    show_findings(console, made.findings)
+    if about.check is None:
+        console.print("The model does not know the log's outcomes, so that the twin was not checked.", highlight=False)
+    else:
+        show_check(console, about.check)
+
+
+def show_check(console: Console, check: TwinCheck) -> None:
+    """The replay of the log."""
     console.print(_summary(check))
     for one in check.comparisons[1:]:
         console.print(_groups(one))
@@ -167,7 +164,7 @@ def _summary(check: TwinCheck) -> Table:
     return table
 
 
-def _groups(one: Comparison) -> Table:
+def _groups(one: Replay) -> Table:
     table = Table(title=escape(one.what.capitalize()), title_justify="left")
     for heading in ("group", "rows", "seen", "predicted", "z"):
         table.add_column(heading, justify="left" if heading == "group" else "right")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, finite
 from hushprice.evaluation.weights import Mask
+from hushprice.logs import DemandModel, Encoding
 from hushprice.logs.source import Batch, Source
 
 INCOMPLETE = "price, outcome, cost or feature missing"
@@ -45,12 +45,14 @@ class Customers:
 class Contexts:
     """Which columns make a context: those of an encoding, or numbers as they are, with or without a 1 before them."""
 
-    encoding: Any | None = None
+    encoding: Encoding | None = None
     columns: tuple[str, ...] = ()
     intercept: bool = False
 
     @classmethod
-    def choose(cls, source: Source, *, model: Any | None, features: Sequence[str] | None, target: Any) -> Contexts:
+    def choose(
+        cls, source: Source, *, model: DemandModel | None, features: Sequence[str] | None, target: object
+    ) -> Contexts:
         """A model's encoding, the features named, the encoding of a target that is a model, z0, z1, ..., or a 1."""
         if model is not None and features is not None:
             raise InvalidInput("Give features or a model, whose encoding says which they are, not both.")
@@ -58,7 +60,7 @@ class Contexts:
             return cls(encoding=model.encoding_)
         if features is not None:
             return cls(columns=_listed("features", features), intercept=True)
-        if hasattr(target, "encoding_"):
+        if isinstance(target, DemandModel):
             return cls(encoding=target.encoding_)
         known = {name for name in source.columns if re.fullmatch(r"z\d+", name)}
         own = tuple(f"z{i}" for i in range(len(known)))
@@ -67,12 +69,12 @@ class Contexts:
     @property
     def needed(self) -> tuple[str, ...]:
         """The columns to read."""
-        return self.columns if self.encoding is None else tuple(self.encoding.columns)
+        return self.columns if self.encoding is None else self.encoding.columns
 
     def of(self, batch: Batch) -> tuple[Array, tuple[str, ...]]:
         """Contexts, NaN where a number is missing, and the names of their entries."""
         if self.encoding is not None:
-            return self.encoding.encode(batch), tuple(self.encoding.names)
+            return self.encoding.encode(batch), self.encoding.names
         columns = [np.ones(batch.rows)] * self.intercept
         for name in self.columns:
             if not batch.is_number(name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ from hushprice.demand import Family, Rules, as_family
 from hushprice.errors import Array, InvalidInput, finite
 from hushprice.evaluation import findings, targets
 from hushprice.evaluation.customers import Contexts, Customers, read
-from hushprice.evaluation.design import Design
-from hushprice.evaluation.estimators import CrossFit, Estimate, Terms, Weighed, compare, cross_fit
+from hushprice.evaluation.estimators import CrossFit, Estimate, Scores, Weighed, compare, cross_fit
+from hushprice.evaluation.experiment import Experiment
 from hushprice.evaluation.propensity import Propensities
 from hushprice.evaluation.result import Evaluation
 from hushprice.evaluation.targets import Target
+from hushprice.logs import DemandModel, Outcomes
 from hushprice.logs.findings import Finding, severest
 from hushprice.logs.source import Log, Source
 
@@ -34,7 +36,7 @@ def evaluate(
     propensity: str | None = "propensity",
     discrete: str | bool = "discrete",
     features: Sequence[str] | None = None,
-    model: Any | None = None,
+    model: DemandModel | str | Path | None = None,
     randomised_within: Sequence[str] = (),
     uniform: tuple[float, float] | None = None,
     segment: str | None = None,
@@ -57,11 +59,11 @@ def evaluate(
     who got them are taken to be like the others.
 
     features: number columns that the demand regression of the doubly robust estimate, and the policy, take as context,
-    with a 1 before them; or model: a fitted :class:`DemandModel`, whose encoding is taken. Default: the columns z0,
-    z1, ... of a simulated log, or none. segment: the column by which the range of prices differs. cost: a unit cost,
-    or its column. prices: the range of the policy's prices. rules: business rules that the best prices by a model must
-    meet, but for the largest step, which depends on who came before. family: of the regression, found from the outcomes
-    by default.
+    with a 1 before them; or model: a fitted :class:`DemandModel` or its file, whose encoding is taken. Default: the
+    columns z0, z1, ... of a simulated log, or none. segment: the column by which the range of prices differs. cost: a
+    unit cost, or its column. prices: the range of the policy's prices. rules: business rules that the best prices by a
+    model must meet, but for the largest step, which depends on who came before. family: of the regression, found from
+    the outcomes by default.
 
     bandwidth: h, the distance over which demand at one price stands for demand at another. By default
     h = 3 sd(p) n^(-1/3): bias, of the order of h^2, then goes to zero faster than the standard error, of the order
@@ -79,13 +81,14 @@ def evaluate(
     0.48 plus or minus 0.05
     """
     source = Source.open(log)
-    policy, model = targets.load(policy), targets.load(model)
+    policy, model = targets.load(policy), None if model is None else targets.demand_model(model)
     contexts = Contexts.choose(source, model=model, features=features, target=policy)
     segment = "segment" if segment is None and "segment" in source.columns else segment
-    design = Design.choose(source, propensity, discrete, tuple(randomised_within), uniform)
-    needed = (*design.columns, *([segment] if segment else []), *getattr(policy, "encoding_", contexts).columns)
+    experiment = Experiment.choose(source, propensity, discrete, tuple(randomised_within), uniform)
+    encoded = policy.encoding_.columns if isinstance(policy, DemandModel) else ()
+    needed = (*experiment.columns, *([segment] if segment else []), *encoded)
     customers = read(source, price=price, outcome=outcome, cost=cost, contexts=contexts, others=needed)
-    drawn = design.propensities(customers, segment)
+    drawn = experiment.propensities(customers, segment)
     if drawn.used.sum() < FEWEST:
         raise _too_few(drawn, customers)
     target = targets.resolve(policy, customers, prices=prices, segment=segment, rules=rules)
@@ -93,11 +96,10 @@ def evaluate(
     if h == 0.0 and any(support.continuous for support in drawn.supports):
         raise InvalidInput("A bandwidth of 0 needs logged prices from a ladder; these were drawn from a range.")
     demand = cross_fit(_family(family, model, customers.y), customers.z, customers.price, customers.y, drawn.used)
-    work = Work(customers=customers, drawn=drawn, target=target, demand=demand)
-    notes = (*design.notes, *findings.of_columns(source, contexts, cost, asked=features is not None))
-    return _evaluation(work, h, len(customers.complete), notes).in_money(
-        finite("worth", worth, minimum=0.0, strict=True)
-    )
+    money = finite("worth", worth, minimum=0.0, strict=True)
+    work = Work(customers=customers, drawn=drawn, target=target, demand=demand, worth=money)
+    notes = (*experiment.notes, *findings.of_columns(source, contexts, cost, asked=features is not None))
+    return _evaluation(work, h, len(customers.complete), notes)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -108,6 +110,13 @@ class Work:
     drawn: Propensities
     target: Target
     demand: CrossFit
+    worth: float
+
+    @property
+    def earned(self) -> Array:
+        """From each customer, in money."""
+        value: Array = self.worth * self.customers.earned
+        return value
 
     def weigh(self, h: float) -> Weighed:
         """The weights at a bandwidth."""
@@ -117,25 +126,27 @@ class Work:
             rows = support.rows
             spread, price[rows], part[rows] = self.target.on(support, self.customers.price, h)
             weight[rows] = spread / self.drawn.value[rows]
-        return Weighed(weight=weight, margin=price - self.customers.cost, used=self.drawn.used, part=part)
+        margin = self.worth * (price - self.customers.cost)
+        return Weighed(weight=weight, margin=margin, used=self.drawn.used, part=part)
 
     @cached_property
     def predicted(self) -> tuple[Array, Array]:
         """Demand at the logged price, and what the target earns, by the model."""
-        return self.demand.at(self.customers.price), self.target.profit(self.demand, self.customers.cost)
+        target = self.worth * self.target.profit(self.demand, self.customers.cost)
+        return self.demand.at(self.customers.price), target
 
-    def terms(self, weighed: Weighed) -> list[Terms]:
+    def scores(self, weighed: Weighed) -> list[Scores]:
         """Those of every estimator."""
         y = self.customers.y
         return [weighed.ips(y), weighed.self_normalised(y), weighed.doubly_robust(y, *self.predicted)]
 
-    def estimates(self, terms: Sequence[Terms]) -> dict[str, Estimate]:
+    def estimates(self, scores: Sequence[Scores]) -> dict[str, Estimate]:
         """By name, next to what was earned from everyone, or from those it is about if these are not all."""
-        everyone, earned = np.ones(len(self.customers.price), dtype=bool), self.customers.earned
-        whole = [bool((one.part == self.drawn.used).all()) for one in terms]
+        everyone, earned = np.ones(len(self.customers.price), dtype=bool), self.earned
+        whole = [bool((one.part == self.drawn.used).all()) for one in scores]
         return {
             one.name: compare(one, earned, everyone if all_ else one.part)
-            for one, all_ in zip(terms, whole, strict=True)
+            for one, all_ in zip(scores, whole, strict=True)
         }
 
 
@@ -145,17 +156,17 @@ def _evaluation(work: Work, h: float, rows: int, notes: tuple[Finding, ...]) -> 
     if not weighed.part.any() or not weighed.weight.any():
         raise _nothing_near(work)
     everyone = np.ones(len(customers.price), dtype=bool)
-    logged = Terms(name="logged prices", score=customers.earned, part=everyone, effective=float(len(everyone)))
-    by_width = {h: work.terms(weighed)}
+    logged = Scores(name="logged prices", score=work.earned, part=everyone, effective=float(len(everyone)))
+    by_width = {h: work.scores(weighed)}
     if h:
-        by_width = {0.5 * h: work.terms(work.weigh(0.5 * h)), **by_width, 2.0 * h: work.terms(work.weigh(2.0 * h))}
-    estimates = {width: work.estimates(terms) for width, terms in by_width.items()}
+        by_width = {0.5 * h: work.scores(work.weigh(0.5 * h)), **by_width, 2.0 * h: work.scores(work.weigh(2.0 * h))}
+    estimates = {width: work.estimates(scores) for width, scores in by_width.items()}
     found = [*notes, *_found(work, weighed)]
     if h:
         found += findings.of_bandwidth(by_width[h], by_width[2.0 * h], h)
     return Evaluation(
         target=target.name,
-        logged=compare(logged, customers.earned, everyone),
+        logged=compare(logged, work.earned, everyone),
         estimates=estimates[h],
         rows=rows,
         used=int(drawn.used.sum()),
@@ -180,6 +191,7 @@ def _nothing_near(work: Work) -> InvalidInput:
 def _found(work: Work, weighed: Weighed) -> Iterator[Finding]:
     yield from findings.of_rows(work.customers, work.drawn)
     yield from findings.of_overlap(weighed)
+    yield from findings.of_supports(work.drawn)
     yield from findings.of_weights(weighed)
     if work.demand.penalised:
         yield Finding("ridge", "note", "The regression of the doubly robust estimate needed a ridge to settle.")
@@ -194,15 +206,11 @@ def _bandwidth(price: Array, drawn: Propensities) -> float:
     return float(WIDTH * np.sqrt(squares / n) * n ** (-1.0 / 3.0))
 
 
-def _family(family: Family | str, model: Any | None, y: Array) -> Family:
+def _family(family: Family | str, model: DemandModel | None, y: Array) -> Family:
     """The family asked for, or the model's, or the one whose outcomes look like these."""
     if family != "auto":
         return as_family(family)
-    if model is not None:
-        return as_family(model.family_)
-    if np.isin(y, (0.0, 1.0)).all():
-        return as_family("logistic")
-    return as_family("poisson" if (y >= 0.0).all() and (y == np.round(y)).all() else "linear")
+    return Outcomes.of(y).family if model is None else as_family(model.family_)
 
 
 def _too_few(drawn: Propensities, customers: Customers) -> InvalidInput:

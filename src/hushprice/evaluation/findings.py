@@ -8,7 +8,7 @@ import numpy as np
 
 from hushprice.evaluation import propensity as likely
 from hushprice.evaluation.customers import Contexts, Customers
-from hushprice.evaluation.estimators import Terms, Weighed
+from hushprice.evaluation.estimators import Scores, Weighed
 from hushprice.evaluation.propensity import Propensities
 from hushprice.logs.findings import Finding
 from hushprice.logs.source import Source
@@ -16,6 +16,8 @@ from hushprice.logs.source import Source
 LOW_EFFECTIVE = 200.0
 LOW_SHARE, PLENTY = 0.01, 2000.0  # an effective size below this share of the rows is told, unless it is plenty
 DOUBT = 4.0  # standard errors
+REACHED = 0.98  # share of the prices that could have been drawn for a customer, from which on it is all of them
+UNSURE = 0.05  # standard error of this share, from which on it is not known
 
 
 def of_columns(source: Source, contexts: Contexts, cost: float | str, *, asked: bool) -> Iterator[Finding]:
@@ -72,6 +74,29 @@ def of_overlap(weighed: Weighed) -> Iterator[Finding]:
         )
 
 
+def of_supports(drawn: Propensities) -> Iterator[Finding]:
+    """Ranges and ladders of which perhaps only a part could have been drawn for each customer, as with a largest step.
+
+    The mean of 1 / propensity is the length of the range, or the number of prices, that could have been drawn: by it,
+    this is found whatever the target. Of propensities that were estimated from the prices it tells nothing.
+    """
+    for support in drawn.supports if drawn.told else ():
+        size = 1.0 / drawn.value[support.rows]  # 0 at prices cut off at an end
+        mean, error = float(size.mean()) / support.size, float(size.std() / np.sqrt(len(size))) / support.size
+        less = mean + DOUBT * error < REACHED
+        if less or error > UNSURE:
+            low, high = support.ends
+            part = f"only {mean:.0%}" if less else "perhaps not all"
+            yield Finding(
+                "part-of-range",
+                "care",
+                f"By the propensities, {part} of the prices from {low:g} to {high:g} could have been drawn for each "
+                "customer, as with a largest step between quotes, or with prices that hardly ever come. Kernel IPS is "
+                "too low then, and the others are right only if which part it was does not depend on the customer.",
+            )
+            return
+
+
 def of_weights(weighed: Weighed) -> Iterator[Finding]:
     """Weights whose mean is not 1, as it must be if the propensities are right."""
     weight = weighed.weight[weighed.part]
@@ -81,14 +106,14 @@ def of_weights(weighed: Weighed) -> Iterator[Finding]:
             "weights-off",
             "care",
             f"Weights have a mean of {mean:.3f} (standard error {error:.3f}) instead of 1: the propensities are not "
-            "those of the logged prices, or not every price from the lowest to the highest could have been drawn for "
-            "every customer (as with a largest step between quotes). Do not rely on kernel IPS.",
+            "those of the logged prices, or the target's could not have been drawn for every customer. Do not rely on "
+            "kernel IPS.",
         )
 
 
-def of_bandwidth(terms: Sequence[Terms], wider: Sequence[Terms], h: float) -> Iterator[Finding]:
+def of_bandwidth(scores: Sequence[Scores], wider: Sequence[Scores], h: float) -> Iterator[Finding]:
     """An estimate that twice the bandwidth changes by more than chance: its bias is four times as large there."""
-    for one, other in zip(terms, wider, strict=True):
+    for one, other in zip(scores, wider, strict=True):
         change = (other.score - one.score)[one.part]
         mean, error = float(change.mean()), float(change.std() / np.sqrt(len(change)))
         if abs(mean) > DOUBT * error > 0.0:

@@ -7,7 +7,7 @@ strata), or one range from which all prices were drawn evenly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class Propensities:
     supports: tuple[Support, ...]
     left_out: dict[str, int] = field(default_factory=dict)  # how many rows, by reason
     source: str  # in words
+    told: bool = False  # whether they came with the quotes
 
     @property
     def used(self) -> Mask:
@@ -68,17 +69,9 @@ def logged(price: Array, value: Array, discrete: Mask, groups: Rows) -> Propensi
     of 1 / probability is the number of prices that could have been drawn. Where prices of a group are more than that,
     as with a customer's own two prices in Semi-Myopic, rows of one probability are tried as ladders by themselves, and
     left out if this does not help. Rows at an end of a range that have a probability while the others have densities
-    (prices cut off there) stay: their density is infinite and their weight 0.
+    (prices cut off there, at one price) stay: their density is infinite and their weight 0.
     """
     known = ~np.isnan(value)
-    impossible = known & ((value <= 0.0) | np.isinf(value) | (discrete & (value > 1.0 + 1e-9)))
-    if impossible.any():
-        row = int(np.argmax(impossible))
-        kind = "probability" if discrete[row] else "density"
-        raise InvalidInput(
-            f"{int(impossible.sum()):,} rows have a propensity that a quoted price cannot have: row {row + 1} has "
-            f"{kind} {value[row]:g}. Leave it empty where it is not known."
-        )
     certain = known & discrete & (value >= _CERTAIN)
     drawn = known & ~certain
     ladders = [one for rows in _by(groups, drawn & discrete) for one in _ladders(price, value, rows)]
@@ -87,19 +80,29 @@ def logged(price: Array, value: Array, discrete: Mask, groups: Rows) -> Propensi
         strange[one.rows] = False
     ranges = []
     for rows in _by(groups, drawn & ~discrete):
-        low, high = float(price[rows].min()), float(price[rows].max())
-        if low == high:
+        if np.ptp(price[rows]) == 0.0:
             certain[rows] = True  # one price only, whatever was written down
             continue
-        ends = np.flatnonzero(strange & (groups == groups[rows[0]]) & ((price <= low) | (price >= high)))
+        inside = Range.seen(rows, price)
+        ends = _cut_off(price, np.flatnonzero(strange & (groups == groups[rows[0]])), inside)
         strange[ends] = False
-        ranges.append(Range(rows=np.sort(np.concatenate([rows, ends])), low=low, high=high))
+        ranges.append(replace(inside, rows=np.sort(np.concatenate([rows, ends]))))
         value = np.where(np.isin(np.arange(len(price)), ends), np.inf, value)
     left = {NO_PROPENSITY: int((~known).sum()), CERTAIN: int(certain.sum()), OWN_LADDER: int(strange.sum())}
     supports: tuple[Support, ...] = (*ranges, *ladders)
     return Propensities(
-        value=value, supports=supports, left_out={k: v for k, v in left.items() if v}, source="logged propensities"
+        value=value,
+        supports=supports,
+        left_out={k: v for k, v in left.items() if v},
+        source="logged propensities",
+        told=True,
     )
+
+
+def _cut_off(price: Array, rows: Rows, inside: Range) -> Rows:
+    """Those of the rows whose price is the one at an end of the range, or beyond it."""
+    sides = (rows[price[rows] <= inside.low], rows[price[rows] >= inside.high])
+    return np.concatenate([side for side in sides if len(np.unique(price[side])) == 1] or [rows[:0]])
 
 
 def _ladders(price: Array, value: Array, rows: Rows) -> list[Ladder]:
@@ -118,7 +121,7 @@ def _is_ladder(price: Array, value: Array) -> bool:
     points = len(np.unique(price))
     inverse = 1.0 / value
     error = float(inverse.std() / np.sqrt(len(inverse)))
-    return points <= len(price) and abs(float(inverse.mean()) - points) <= 5.0 * error + 0.05 * points
+    return abs(float(inverse.mean()) - points) <= 5.0 * error + 0.05 * points
 
 
 def ladder(price: Array, rows: Rows) -> Ladder:
@@ -152,7 +155,7 @@ def within(price: Array, strata: Rows) -> Propensities:
             supports.append(steps)
         else:
             value[rows] = density(price[rows])
-            supports.append(Range(rows=rows, low=float(price[rows].min()), high=float(price[rows].max())))
+            supports.append(Range.seen(rows, price))
     kind = "shares of each price" if repeated else "kernel densities of the price"
     left = {k: v for k, v in ((SMALL, small), (CERTAIN, certain)) if v}
     count = len(every)

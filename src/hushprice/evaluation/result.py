@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hushprice.evaluation.estimators import Estimate
+from hushprice.files import without_nan
 from hushprice.logs.findings import Finding
 
 DOUBLY_ROBUST = "doubly robust"
@@ -64,37 +66,41 @@ class Evaluation:
 
     def to_json(self) -> str:
         """:meth:`to_dict` as text; a number that is not finite becomes null."""
-        return json.dumps(_finite(self.to_dict()), indent=2, allow_nan=False)
+        return json.dumps(without_nan(self.to_dict()), indent=2, allow_nan=False)
 
     def in_words(self) -> str:
         """The answer in one sentence or two."""
         one = self.best
-        low, high = one.interval
         less, more = one.difference_interval
-        told = f"{self.target} would have earned {short(one.value)} a customer (95%: {short(low)} to {short(high)})"
+        told = f"{self.target} would have earned {short(one.value)} a customer (95%: {_span(one.interval, short)})"
         than = f"the logged prices earned {short(self.logged.value)}"
         size = sorted((abs(less), abs(more)))
         answer = f"That is {short(abs(one.difference))} {'more' if less > 0.0 else 'less'}"
         answer += f" ({short(size[0])} to {short(size[1])})."
         if less <= 0.0 <= more:
             answer = f"The log does not tell which is more: the difference of {short(one.difference)} could be "
-            answer += f"{short(less)} to {short(more)}."
+            answer += f"{short(less)} to {short(more)}." if math.isfinite(less) else "anything."
         care = any(finding.severity != "note" for finding in self.findings)
         return f"{told}; {than}. {answer}{' Mind the warnings.' if care else ''}"
 
-    def in_money(self, worth: float) -> Evaluation:
-        """The same with every amount times ``worth``, what one unit of price times demand is in money."""
+    def table(self) -> list[tuple[str, ...]]:
+        """The estimates in words, below the headings."""
+        rows: list[tuple[str, ...]] = [("", "estimate", "95% interval", "effective", "more than logged")]
+        for one in (self.logged, *self.estimates.values()):
+            more = "" if one is self.logged else _span(one.difference_interval, _digits)
+            size = f"{one.effective:,.0f}"
+            rows.append((one.name, _digits(one.value), _span(one.interval, _digits), size, more))
+        return rows
 
-        def times(one: Estimate) -> Estimate:
-            amounts = {k: worth * getattr(one, k) for k in ("value", "se", "difference", "difference_se")}
-            return replace(one, **amounts)
-
-        return replace(
-            self,
-            logged=times(self.logged),
-            estimates={name: times(one) for name, one in self.estimates.items()},
-            sensitivity={h: {k: times(one) for k, one in some.items()} for h, some in self.sensitivity.items()},
-        )
+    def __str__(self) -> str:
+        rows = self.table()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [f"{self.target}, from {self.used:,} of {self.rows:,} rows ({self.propensities})"]
+        for name, *cells in rows:
+            padded = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+            lines.append("  ".join([name.ljust(widths[0]), *padded]).rstrip())
+        told = [*(f"{finding.severity} {finding.text}" for finding in self.findings), self.in_words()]
+        return "\n".join([*lines, *(textwrap.fill(text, 100) for text in told)])
 
 
 def short(value: float) -> str:
@@ -108,9 +114,12 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:.4g}"
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _digits(value: float) -> str:
+    """Three digits, as tables are narrow."""
+    if not math.isfinite(value):
+        return "not known"
+    return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:#.3g}".rstrip(".")
+
+
+def _span(ends: tuple[float, float], write: Callable[[float], str]) -> str:
+    return f"{write(ends[0])} to {write(ends[1])}" if all(map(math.isfinite, ends)) else "not known"

@@ -21,6 +21,7 @@ from hushprice.evaluation.customers import Customers
 from hushprice.evaluation.estimators import CrossFit
 from hushprice.evaluation.weights import Mask, Support
 from hushprice.kernels import rules as on_terms
+from hushprice.logs import DemandModel
 from hushprice.policies import Phase, Policy
 from hushprice.policies.base import FOREVER
 from hushprice.policies.pricer import Pricer
@@ -86,12 +87,12 @@ Target = Quoted | Even
 
 def load(policy: Any) -> Any:
     """A policy that is named by a file, read; anything else as it is."""
+    if isinstance(policy, DemandModel):
+        return demand_model(policy)
     if not isinstance(policy, (str, Path)):
         return policy
     path = Path(policy)
     if path.is_file():
-        from hushprice.logs.model import DemandModel
-
         if path.suffix.lower() == ".json":
             return DemandModel.load(path)
         return Pricer.load(path)
@@ -99,6 +100,17 @@ def load(policy: Any) -> Any:
     if isinstance(policy, Path) or ("/" in word and ":" not in word) or path.suffix in (".json", ".zip", ".snapshot"):
         raise InvalidInput(f"There is no file {policy}. A target is a word, a demand model file or a pricer snapshot.")
     return word
+
+
+def demand_model(model: DemandModel | str | Path) -> DemandModel:
+    """A fitted demand model, or one from its file."""
+    if isinstance(model, (str, Path)):
+        return DemandModel.load(model)
+    if not isinstance(model, DemandModel):
+        raise InvalidInput(f"model must be a demand model or its file, got {type(model).__name__}.")
+    if not hasattr(model, "encoding_"):
+        raise InvalidInput("The demand model is not fitted yet: call fit first.")
+    return model
 
 
 def resolve(
@@ -111,19 +123,16 @@ def resolve(
 ) -> Target:
     """The target that a policy makes for these customers. ``prices`` is the range it may use, if it has none itself."""
     n = len(customers.price)
-    greedy = hasattr(policy, "encoding_") and hasattr(policy, "alpha_")
-    if rules is not None and not greedy:
+    if rules is not None and not isinstance(policy, DemandModel):
         raise InvalidInput("Rules are for the best prices by a demand model: other targets bring their own prices.")
     if isinstance(policy, str):
         return _word(policy, n, _seen(customers) if prices is None else price_range(prices))
-    if greedy:
+    if isinstance(policy, DemandModel):
         return _greedy(policy, customers, prices, rules, segment)
     if isinstance(policy, Policy):
         return _pricer(_constant(policy), customers, segment)
     if isinstance(policy, Pricer):
         return _pricer(policy, customers, segment)
-    if hasattr(policy, "optimal_price"):
-        raise InvalidInput("The demand model is not fitted yet: call fit first.")
     if callable(policy):
         quoted = array("the prices of the function", policy(customers.z.copy()), shape=(n,))
         return Quoted(name=getattr(policy, "__name__", "function"), prices=quoted)
@@ -137,11 +146,11 @@ def _seen(customers: Customers) -> tuple[float, float]:
 
 def _word(word: str, n: int, seen: tuple[float, float]) -> Target:
     name, _, rest = word.partition(":")
-    options = dict(item.partition("=")[::2] for item in filter(None, rest.split(",")))
+    options = [item.partition("=")[::2] for item in filter(None, rest.split(","))]
     if name == "fixed-price":
-        if set(options) != {"price"}:
-            raise InvalidInput(f"{word!r} should say which price, and nothing else, as in fixed-price:price=7.")
-        return Quoted(name=word, prices=np.full(n, _price(options["price"])))
+        if [key.strip() for key, _ in options] != ["price"]:
+            raise InvalidInput(f"{word!r} should say which price, once and nothing else, as in fixed-price:price=7.")
+        return Quoted(name=word, prices=np.full(n, _price(options[0][1])))
     if name == "random-price":
         if options:
             raise InvalidInput(f"random-price takes no options here, got {word!r}: give its range as prices.")
@@ -182,7 +191,11 @@ def _even(name: str, n: int, low: float, high: float) -> Even:
 
 
 def _greedy(
-    model: Any, customers: Customers, prices: tuple[float, float] | None, rules: Rules | None, segment: str | None
+    model: DemandModel,
+    customers: Customers,
+    prices: tuple[float, float] | None,
+    rules: Rules | None,
+    segment: str | None,
 ) -> Quoted:
     """The allowed price that earns most by a demand model."""
     span = price_range(model.prices_ if prices is None else prices)

@@ -27,7 +27,8 @@ from hushprice.errors import Array
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _CELLS = 2_000_000  # of a table of customers by ladder prices held at once
-_EDGE = 10.0  # a target may lie beyond the highest of n prices by so many n-ths of their range
+_EDGE, _MOST = 10, 0.05  # see Range.seen
+_ROUNDING = 1e-9
 
 
 class Support(Protocol):
@@ -38,6 +39,16 @@ class Support(Protocol):
     @property
     def rows(self) -> Rows:
         """These customers, by their place in the log."""
+        ...
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The lowest and the highest price."""
+        ...
+
+    @property
+    def size(self) -> float:
+        """The length of a range, the number of prices of a ladder."""
         ...
 
     def covers(self, target: Array) -> Mask:
@@ -66,10 +77,34 @@ class Range:
     rows: Rows
     low: float
     high: float
+    beyond: tuple[float, float] = (0.0, 0.0)  # how far the range may go on below low and above high
+
+    @classmethod
+    def seen(cls, rows: Rows, price: Array) -> Range:
+        """The range of the prices that these rows have, whose true ends lie a little further out.
+
+        From the highest price seen it is no further to the end than to the 11th highest, but for once in 2^10 logs,
+        whatever the density is: gaps between the highest of many prices are exponential and alike. It is taken to be
+        5% of the range at most.
+        """
+        p = np.sort(price[rows])
+        k = min(_EDGE, len(p) - 1)
+        most = _MOST * (p[-1] - p[0])
+        beyond = float(min(p[k] - p[0], most)), float(min(p[-1] - p[-1 - k], most))
+        return cls(rows=rows, low=float(p[0]), high=float(p[-1]), beyond=beyond)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    @property
+    def size(self) -> float:
+        return self.high - self.low
 
     def covers(self, target: Array) -> Mask:
-        slack = _EDGE * (self.high - self.low) / len(self.rows)  # the ends are those of the prices seen
-        return np.asarray((target >= self.low - slack) & (target <= self.high + slack))
+        rounding = _ROUNDING * max(abs(self.low), abs(self.high))
+        low, high = self.low - self.beyond[0] - rounding, self.high + self.beyond[1] + rounding
+        return np.asarray((target >= low) & (target <= high))
 
     def contains(self, low: float, high: float) -> bool:
         return bool(self.covers(np.array([low, high])).all())
@@ -119,8 +154,16 @@ class Ladder:
     share: Array
     place: Rows
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        return float(self.points[0]), float(self.points[-1])
+
+    @property
+    def size(self) -> float:
+        return float(len(self.points))
+
     def covers(self, target: Array) -> Mask:
-        slack = 1e-9 * max(abs(self.points[0]), abs(self.points[-1]))
+        slack = _ROUNDING * max(abs(self.points[0]), abs(self.points[-1]))
         return np.asarray((target >= self.points[0] - slack) & (target <= self.points[-1] + slack))
 
     def contains(self, low: float, high: float) -> bool:

@@ -1,12 +1,14 @@
 """Logs of past quotes: reading them, encoding them, and demand models fitted to them."""
 
+from hushprice.logs.design import Design, Rows, held_out
 from hushprice.logs.diagnostics import Coefficient, Curve, HeldOut, Report, Score, Segment, Tenth
 from hushprice.logs.encoding import Category, Encoding, Number
+from hushprice.logs.families import family_config, family_from
 from hushprice.logs.findings import Finding
 from hushprice.logs.model import DemandModel, fit
-from hushprice.logs.modelfile import ModelFileError
+from hushprice.logs.restoring import ModelFileError
 from hushprice.logs.source import Batch, Log, Source
-from hushprice.logs.stream import Design, Rows, StreamedFit, held_out, stream_fit
+from hushprice.logs.stream import StreamedFit, stream_fit
 from hushprice.logs.survey import Columns, Outcomes, Survey, survey
 
 __all__ = [
@@ -32,6 +34,8 @@ __all__ = [
     "StreamedFit",
     "Survey",
     "Tenth",
+    "family_config",
+    "family_from",
     "fit",
     "held_out",
     "stream_fit",

@@ -107,10 +107,11 @@ class Design:
         """The complete rows of the part, encoded, in order."""
         return (rows for rows in in_order(self.encode, self.numbered()) if rows.y.size)
 
-    def numbered(self) -> Iterator[tuple[Batch, int]]:
-        """Raw batches and the numbers of their first rows."""
+    def numbered(self, *others: str | None) -> Iterator[tuple[Batch, int]]:
+        """Raw batches, with other columns if any are named, and the numbers of their first rows."""
         start = 0
-        for batch in self.source.batches(self.columns, rows=rows_for(self.dim)):
+        columns = (*self.columns, *filter(None, others))
+        for batch in self.source.batches(columns, rows=rows_for(self.dim)):
             yield batch, start
             start += batch.rows
 

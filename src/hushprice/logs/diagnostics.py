@@ -165,7 +165,9 @@ def utility(z: Array, theta: Array) -> tuple[Array, Array]:
 class SegmentSums:
     """Sums over the rows of each segment, from which its :class:`Segment` is made."""
 
-    COUNTS = ("rows", "weight", "price", "demand", "predicted", "slope", "best", "at_low", "at_high", "rising")
+    COUNTS = (
+        "rows", "weight", "price", "demand", "predicted", "slope", "best", "at_low", "at_high", "rising", "misses",
+    )  # fmt: skip
 
     def __init__(self, names: Sequence[str], family: Family, theta: Array, prices: tuple[float, float]) -> None:
         self.names = tuple(names)
@@ -189,7 +191,7 @@ class SegmentSums:
         best = family.optimal_price(a, b, self.prices) if low < high else np.full(len(z), low)
         columns = np.array(
             [np.ones(len(z)), w, w * price, w * y, w * mean, w * price * b * first,
-             w * best, w * (best <= low), w * (best >= high), w * (b <= 0.0)]
+             w * best, w * (best <= low), w * (best >= high), w * (b <= 0.0), w * (y - mean) ** 2]
         )  # fmt: skip
         pull = w * np.array([price * b * second, price * (first - price * b * second), first, -price * first])
         starts = np.flatnonzero(np.r_[True, index[1:] != index[:-1]])
@@ -217,6 +219,15 @@ class SegmentSums:
         d = self.mean_z.size
         mean = self.mean_z / self.sums[:, 1].sum()
         return float(mean @ self.theta[d:]), spread(np.concatenate([np.zeros(d), mean]), covariance)
+
+    def dispersion(self) -> float:
+        """Squared residuals by the demand predicted: how much the constant's variance is beyond that of counts.
+
+        sum w (y - psi')^2 / sum w psi', the sandwich's ratio for the constant of a Poisson model, is 1 for Poisson
+        demand, and is moved less by rows of hardly any demand than Pearson's.
+        """
+        total = dict(zip(self.COUNTS, self.sums.sum(axis=0).tolist(), strict=True))
+        return float(total["misses"] / total["predicted"]) if total["predicted"] > 0.0 else math.nan
 
     def everyone(self, covariance: Array) -> Segment:
         """All segments together."""

@@ -2,7 +2,8 @@
 
 The rule: a missing number takes the mean, and if 1% or more of the rows miss it, an indicator "<name> missing" is
 added; an infinite number counts as missing. A missing category is the level "(missing)". Levels with fewer than 20
-rows, or beyond the 100 most frequent, are joined into "(other)", which also takes levels never seen before.
+rows, or beyond the 100 most frequent, are joined into "(other)". A level never seen before is taken for "(other)" if
+there is one, else for the most frequent level.
 """
 
 from __future__ import annotations
@@ -128,12 +129,28 @@ class Encoding:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The entries of z."""
-        return ("1", *(name for feature in self.features for name in feature.names))
+        """The entries of z, all different: an entry whose name is taken has "again" behind it."""
+        found = {"1": None}
+        for feature in self.features:
+            for name in feature.names:
+                while name in found:
+                    name += " again"
+                found[name] = None
+        return tuple(found)
 
     @property
     def dim(self) -> int:
         return 1 + sum(len(feature.names) for feature in self.features)
+
+    @property
+    def places(self) -> dict[str, range]:
+        """The places of each feature's entries in z."""
+        result: dict[str, range] = {}
+        place = 1
+        for feature in self.features:
+            result[feature.name] = range(place, place + len(feature.names))
+            place += len(feature.names)
+        return result
 
     def encode(self, batch: Batch) -> Array:
         """The contexts z of a batch, (n, d), all finite."""
@@ -145,11 +162,8 @@ class Encoding:
         z = np.empty((self.dim, -(-n // kernel.TILE) * kernel.TILE))
         z[:, n:] = 0.0
         z[0, :n] = 1.0
-        place = 1
-        for feature in self.features:
-            width = len(feature.names)
-            feature.fill(batch, z[place : place + width])
-            place += width
+        for feature, places in zip(self.features, self.places.values(), strict=True):
+            feature.fill(batch, z[places.start : places.stop])
         return z
 
     def to_dict(self) -> dict[str, Any]:

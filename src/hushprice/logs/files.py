@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,33 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, EOFError, UnicodeError) as problem:
         reason = str(problem).splitlines()[0][:300] if str(problem) else type(problem).__name__
+        if "UTF8" in reason:
+            raise not_utf8(path) from None
         raise InvalidInput(f"{path} cannot be read: {reason.rstrip('.')}. Is the file complete?") from None
+
+
+def not_utf8(path: Path) -> InvalidInput:
+    return InvalidInput(f"{path} is not UTF-8. Save it as UTF-8 text.")
+
+
+Stamp = tuple[int, int, int]
+
+
+def _stamp(path: Path) -> Stamp:
+    """What changes whenever a file is rewritten."""
+    with _reading(path):
+        facts = path.stat()
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+@contextmanager
+def _same(path: Path, stamp: Stamp) -> Iterator[None]:
+    """A pass over a file, refused if the file is not the one that was opened: each pass must see the same rows."""
+    for end in (False, True):
+        if _stamp(path) != stamp:
+            raise InvalidInput(f"{path} has changed since it was opened. Take a copy that nobody writes to.")
+        if not end:
+            yield
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,17 +117,20 @@ class ParquetPart:
     path: Path
     columns: tuple[str, ...]
     texts: tuple[str, ...]
+    stamp: Stamp
 
     @classmethod
     def open(cls, path: Path) -> ParquetPart:
+        stamp = _stamp(path)
         with _reading(path), pq.ParquetFile(path) as file:
             schema = file.schema_arrow
         texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
-        return cls(path.name, path, tuple(schema.names), tuple(texts))
+        return cls(path.name, path, tuple(schema.names), tuple(texts), stamp)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[dict[str, Any]]:
         texts = [name for name in columns if name in self.texts]
         with (
+            _same(self.path, self.stamp),
             _reading(self.path),
             pq.ParquetFile(self.path, buffer_size=BUFFER, pre_buffer=False, read_dictionary=texts) as file,
         ):
@@ -117,16 +146,20 @@ class CsvPart:
     path: Path
     zipped: bool
     delimiter: str
+    stamp: Stamp
     types: dict[str, Any] = field(repr=False)
 
     @classmethod
     def open(cls, path: Path, *, zipped: bool) -> CsvPart:
-        part = cls(path.name, path, zipped, ",", {})
+        part = cls(path.name, path, zipped, ",", _stamp(path), {})
         with _reading(path):
             with part._stream() as stream:
-                head = stream.read(1 << 16).decode("utf-8", errors="replace").split("\n", 1)[0]
+                start = stream.read(1 << 16)
+            if b"\0" in start:  # as in UTF-16
+                raise not_utf8(path)
+            head = start.decode("utf-8", errors="replace").split("\n", 1)[0]
             counts = {mark: head.count(mark) for mark in (",", ";", "\t")}
-            part = cls(path.name, path, zipped, max(counts, key=lambda mark: counts[mark]), {})
+            part = replace(part, delimiter=max(counts, key=lambda mark: counts[mark]))
             with part._stream() as stream, part._reader(stream, csv.ConvertOptions(**_NULLS)) as reader:
                 schema = reader.schema
         require_single(part.name, schema.names)
@@ -141,7 +174,7 @@ class CsvPart:
         options = csv.ConvertOptions(
             include_columns=list(columns), column_types={name: self.types[name] for name in columns}, **_NULLS
         )
-        with _reading(self.path):
+        with _same(self.path, self.stamp), _reading(self.path):
             try:
                 with self._stream() as stream, self._reader(stream, options) as reader:
                     for batch in reader:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Literal
 
 import numpy as np
-from scipy.spatial import cKDTree
+import numpy.typing as npt
 
 from hushprice.errors import Array
-from hushprice.logs.diagnostics import Report, Segment
+from hushprice.logs.diagnostics import Report
+from hushprice.logs.variation import FUNCTION, Places, own_variation
 
 Severity = Literal["stop", "care", "note"]
 SEVERITIES: tuple[Severity, ...] = ("stop", "care", "note")
 
-FUNCTION = 0.01  # a price with less variance of its own than this share is a function of the features
 LITTLE = 0.2  # with less than this, there is little to tell its effect apart by
 RISING = 0.05  # share of customers with rising demand that needs care
 AT_END = 0.1  # share of best prices at an end of the range that needs care
@@ -28,9 +27,10 @@ BEYOND = 0.05  # of the width of the prices seen: so far beyond them is not extr
 ODD = 3.0  # a price so many widths of the middle 98% outside of them is odd
 SURE = 1.96  # standard errors from 0 at which an effect is taken to be there
 ROWS_PER_COEFFICIENT = 10.0
-NEIGHBOURS, ASKED = 20_000, 2_000  # rows among which neighbours are sought, and for how many of them
-PAIRS = 12  # features up to which every pair is looked at
-Places = Mapping[str, Sequence[int]]  # of each feature's entries in z
+HEAVY = 2.0  # weights whose mean is beyond this factor of 1 make another log of it
+UNEVEN = 0.1  # share of the rows that the effective rows are, below which weights are uneven
+SPREAD_OUT = 1.5  # times a Poisson variance that needs care
+Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,26 @@ class Finding:
 def severest(findings: Sequence[Finding]) -> list[Finding]:
     """Findings with the most severe first, otherwise in their order."""
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def outcome_variation(outcome: str, low: float, high: float) -> Iterator[Finding]:
+    """Stops at a log with one outcome."""
+    if low == high:
+        yield Finding(
+            "no-outcome-variation", "stop",
+            f"Every row has the same outcome, {outcome} = {low:g}: what moves demand cannot be told from this log. "
+            "Does it hold those who did not buy, and is this the column of what was bought?",
+        )  # fmt: skip
+
+
+def two_values(outcome: str, low: float, high: float, family: str) -> Iterator[Finding]:
+    """Notes that an outcome of two values is not taken for yes and no."""
+    if low < high:
+        yield Finding(
+            "two-values", "note",
+            f"The outcome {outcome} is {low:g} or {high:g} in every row and is taken for an amount ({family} demand). "
+            "If it says who bought, write it as 0 and 1.",
+        )  # fmt: skip
 
 
 def price_variation(price: str, low: float, high: float) -> Iterator[Finding]:
@@ -87,71 +107,17 @@ def price_from_features(price: str, z: Array, prices: Array, features: Places) -
     if share < FUNCTION:
         yield Finding(
             "price-from-features", "stop",
-            f"The price {price} follows from the features ({how}): knowing them leaves {_percent(share)} of its "
+            f"The price {price} follows from the features ({how}): knowing them leaves {percent(share)} of its "
             "variance, so its effect cannot be told apart from theirs. Leave out features that only set the price, or "
             "log prices that were varied at random.",
         )  # fmt: skip
     elif share < LITTLE:
         yield Finding(
             "price-from-features", "care",
-            f"The features tell most of the price {price} ({how}): {_percent(share)} of its variance is its own. "
+            f"The features tell most of the price {price} ({how}): {percent(share)} of its variance is its own. "
             "The price effect rests on that part, so make sure that it was chosen at random and not for a reason that "
             "also moves demand.",
         )  # fmt: skip
-
-
-def own_variation(z: Array, prices: Array, features: Places) -> tuple[float, str]:
-    """The share of the price's variance that the features do not tell, as the least of several views, and which one.
-
-    Views: least squares on z, and the price of each row next to those of its neighbours in z: half the mean square of
-    the difference to the nearest one, or the error of a plane through several (as in the Gamma test of Stefánsson,
-    Končar and Jones, 1997). Where there is a suspicion, neighbours in every feature and pair of features too, since
-    in many dimensions nobody is near.
-
-    >>> rng = np.random.default_rng(1)
-    >>> x = rng.normal(size=2_000)
-    >>> z = np.column_stack([np.ones(2_000), x])
-    >>> own_variation(z, np.where(x > 0, 2.0, 3.0), {"x": [1]})[0] < 0.01
-    True
-    >>> own_variation(z, rng.uniform(1, 2, 2_000), {"x": [1]})[0] > 0.8
-    True
-    """
-    rng = np.random.default_rng(0)  # neighbours must not depend on the order of the log
-    some = rng.permutation(len(z))[:NEIGHBOURS]
-    z, prices = z[some], prices[some]
-    variance = float(prices.var())
-    if variance == 0.0 or not features:
-        return 1.0, "no features"
-    fitted, _, rank, _ = np.linalg.lstsq(z, prices, rcond=None)
-    freedom = len(z) - int(rank)
-    if freedom < 10:
-        return 1.0, "too few rows to tell"
-    views = {"a linear formula": float(((prices - z @ fitted) ** 2).sum() / freedom / variance)}
-    everything = [j for places in features.values() for j in places]
-    views["all features together"] = _between_neighbours(z[:, everything], prices, rng) / variance
-    if FUNCTION <= min(views.values()) < 0.5 and len(features) <= PAIRS:
-        for count in (1, 2):
-            for names in combinations(features, count):
-                columns = [j for name in names for j in features[name]]
-                views[" and ".join(names)] = _between_neighbours(z[:, columns], prices, rng) / variance
-    how = min(views, key=lambda view: views[view])
-    return min(views[how], 1.0), how
-
-
-def _between_neighbours(x: Array, prices: Array, rng: np.random.Generator) -> float:
-    """The variance of prices among neighbours in x; indicators keep levels apart, ties are broken at random."""
-    indicator = ((x == 0.0) | (x == 1.0)).all(axis=0)
-    points = np.where(indicator, 4.0 * x, x) + 1e-7 * rng.standard_normal(x.shape)
-    numbers = x[:, ~indicator]
-    count = min(len(x) - 1, max(8, 2 * (numbers.shape[1] + 1)))
-    asked = min(ASKED, len(x))
-    near = np.asarray(cKDTree(points).query(points[:asked], k=count + 1)[1])[:, 1:]
-    half = 0.5 * float(np.mean((prices[:asked] - prices[near[:, 0]]) ** 2))
-    if not 1 <= numbers.shape[1] <= 10:
-        return half
-    planes = np.dstack([np.ones((asked, count, 1)), numbers[near] - numbers[:asked, None, :]])
-    foretold = (np.linalg.pinv(planes, rcond=1e-6)[:, 0, :] * prices[near]).sum(axis=1)
-    return min(half, float(np.mean((prices[:asked] - foretold) ** 2)))
 
 
 def separable(culprits: Sequence[str]) -> Iterator[Finding]:
@@ -165,81 +131,128 @@ def separable(culprits: Sequence[str]) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def not_identified(missing: int, coefficients: int) -> Iterator[Finding]:
-    """Stops when some coefficients cannot be told apart."""
+def not_identified(missing: int, coefficients: int, entries: Sequence[str]) -> Iterator[Finding]:
+    """Stops when some coefficients cannot be told apart: those of these entries of z."""
     if missing > 0:
+        more = f" and {len(entries) - 10} more" if len(entries) > 10 else ""
         yield Finding(
             "not-identified", "stop",
-            f"{missing} of {coefficients} coefficients cannot be told apart by this log: some columns are sums of "
-            "others, or their effect on the price sensitivity never shows. Leave out columns that say the same, or let "
-            "fewer of them change the price sensitivity (sensitivity='none'). A ridge of 1 holds the estimate.",
+            f"{missing} of {coefficients} coefficients cannot be told apart by this log. Involved are "
+            f"{', '.join(entries[:10])}{more}: some of them say the same, or their effect on the price sensitivity "
+            "never shows. Leave out columns that say the same, or let fewer of them change the price sensitivity "
+            "(sensitivity='none'). A ridge of 1 holds the estimate.",
         )  # fmt: skip
 
 
-def demand_falls(report: Report) -> Iterator[Finding]:
-    """Stops if demand rises with the price on the whole; care if it does for some, or if the effect is not sure."""
-    mean, se, share = report.sensitivity, report.sensitivity_se, report.everyone.rising
-    interval = f"{mean:.3g} with standard error {se:.2g}"
-    if mean <= 0.0:
+def demand_falls(mean: float, se: float, share: float) -> Iterator[Finding]:
+    """Stops if demand surely rises with the price; care if its sign is not sure, or if it rises for some.
+
+    mean, se: the mean price sensitivity with its standard error, infinite where a coefficient is not identified, which
+    is a finding of its own; share: of the customers whose fitted demand rises.
+    """
+    told = f"the mean price sensitivity is {mean:.3g} with standard error {se:.2g}"
+    some = f" By the estimate, demand rises for {percent(share)} of customers." if share > RISING else ""
+    if mean < -SURE * se:
         yield Finding(
             "rising-demand", "stop",
-            f"Demand does not fall with the price: the mean price sensitivity is {interval}. Prices were probably high "
-            "where demand was high. Add the features that prices were set by, or log prices varied at random.",
+            f"Demand rises with the price: {told}. Prices were probably high where demand was high. Add the features "
+            "that prices were set by, or log prices varied at random.",
         )  # fmt: skip
-        return
-    if share > RISING:
-        yield Finding(
-            "rising-demand", "care",
-            f"For {_percent(share)} of customers the fitted demand rises with the price, and their best price is the "
-            "highest there is. Let fewer features change the price sensitivity (sensitivity='none' for none).",
-        )  # fmt: skip
-    if not mean > SURE * se:
+    elif mean <= SURE * se < np.inf:
         yield Finding(
             "unsure-price-effect", "care",
-            f"The price effect is not surely there: the mean price sensitivity is {interval}, within {SURE} standard "
-            "errors of 0. Best prices from it are a guess. More rows, or prices that vary more, would tell.",
+            f"The log does not show whether demand falls or rises with the price: {told}, within {SURE} standard "
+            f"errors of 0. Best prices are a guess: do not set them without a trial.{some} More rows, or prices that "
+            "vary more, would tell.",
         )  # fmt: skip
-
-
-def boundary(report: Report, prices: tuple[float, float]) -> Iterator[Finding]:
-    """Care if many best prices lie at an end of the range."""
-    low, high = report.everyone.at_low, report.everyone.at_high
-    if low + high > AT_END:
-        parts = [f"{_percent(s)} at {end:g}" for s, end in zip((low, high), prices, strict=True) if s > 0.0]
-        why = ""
-        if high > low and report.everyone.elasticity > -1.0:
-            why = f" Demand is inelastic ({report.everyone.elasticity:.2f}): a higher price loses less than it earns."
+    elif share > RISING:
         yield Finding(
-            "boundary-optimum",
-            "care",
-            f"For {_percent(low + high)} of customers the best price is an end of the range ({', '.join(parts)}), so "
-            f"that the range decides and not the model.{why} Make sure that its ends are meant.",
+            "rising-demand", "care",
+            f"For {percent(share)} of customers the fitted demand rises with the price, and their best price is the "
+            "highest there is. Let fewer features change the price sensitivity (sensitivity='none' for none).",
         )  # fmt: skip
 
 
-def extrapolation(report: Report, prices: tuple[float, float]) -> Iterator[Finding]:
-    """Care if the range asked for goes beyond the prices seen, by everyone or in a segment."""
-    if _beyond(report.everyone, prices):
-        seen = f"{report.everyone.low:g} to {report.everyone.high:g}"
+def at_ends(best: Array, low: Array, high: Array, weights: Array | None = None) -> tuple[float, float]:
+    """Shares of customers whose best price is the lowest, and the highest, that they may be quoted.
+
+    Customers who may be quoted one price only are in neither share.
+
+    >>> at_ends(np.array([1.0, 2.0, 3.0, 3.0]), np.ones(4), np.full(4, 3.0))
+    (0.25, 0.5)
+    """
+    w = np.ones(len(best)) if weights is None else weights
+    free, total = w * (low < high), w.sum()
+    return float(free @ (best <= low) / total), float(free @ (best >= high) / total)
+
+
+def boundary(
+    at_low: float, at_high: float, low: npt.ArrayLike, high: npt.ArrayLike, *, elasticity: float = np.nan
+) -> Iterator[Finding]:
+    """Care if many best prices are ends of the range; ``low`` and ``high`` are everyone's, or each customer's own.
+
+    The shares are those of :func:`at_ends`, the elasticity that of all demand at the prices seen, if it is known.
+    """
+    if at_low + at_high <= AT_END:
+        return
+    ends = {"lowest": (at_low, np.unique(low)), "highest": (at_high, np.unique(high))}
+    parts = [
+        f"{percent(share)} at {prices[0]:g}" if len(prices) == 1 else f"{percent(share)} at the {end} of their segment"
+        for end, (share, prices) in ends.items() if share > 0.0
+    ]  # fmt: skip
+    why = ""
+    if at_high > at_low and elasticity > -1.0:
+        why = f" Demand is inelastic ({elasticity:.2f}): a higher price loses less than it earns."
+    yield Finding(
+        "boundary-optimum", "care",
+        f"For {percent(at_low + at_high)} of customers the best price is an end of the range ({', '.join(parts)}), so "
+        f"that the range decides and not the model.{why} Make sure that its ends are meant.",
+    )  # fmt: skip
+
+
+def slack(seen: Range) -> float:
+    """How far beyond the prices seen is not extrapolation yet."""
+    return BEYOND * (seen[1] - seen[0])
+
+
+def beyond(prices: Range, seen: Range) -> bool:
+    """Whether a range of prices leaves those seen by more than the slack.
+
+    >>> beyond((1.0, 4.1), (1.0, 4.0)), beyond((1.0, 5.0), (1.0, 4.0))
+    (False, True)
+    """
+    return prices[0] < seen[0] - slack(seen) or prices[1] > seen[1] + slack(seen)
+
+
+def extrapolation(
+    prices: Range, seen: Range, *, by: str = "", segments: Mapping[str, tuple[Range, Range]] | None = None
+) -> Iterator[Finding]:
+    """Care if allowed prices go beyond those seen, everyone's or a segment's.
+
+    ``segments`` gives the prices allowed and the prices seen in each, ``by`` is what tells segments apart.
+    """
+    if beyond(prices, seen):
         yield Finding(
             "extrapolation", "care",
-            f"The range {prices[0]:g} to {prices[1]:g} goes beyond the prices seen, {seen}. What happens there is the "
-            "model's guess. Narrow the range, or try such prices on a few customers first.",
+            f"The range {_span(prices)} goes beyond the prices seen, {_span(seen)}. What happens there is the model's "
+            "guess. Narrow the range, or try such prices on a few customers first.",
         )  # fmt: skip
         return
-    parts = [f"{s.name} {s.low:g} to {s.high:g}" for s in report.segments if _beyond(s, prices)]
+    parts = [
+        f"{name} {_span(known)}" + (f" (allowed {_span(allowed)})" if allowed != prices else "")
+        for name, (allowed, known) in (segments or {}).items() if beyond(allowed, known)
+    ]  # fmt: skip
     if parts:
         more = f" and {len(parts) - 5} more" if len(parts) > 5 else ""
         yield Finding(
             "extrapolation", "care",
-            f"The range {prices[0]:g} to {prices[1]:g} goes beyond the prices seen in some segments ({report.by}): "
-            f"{', '.join(parts[:5])}{more}. What happens beyond is the model's guess there.",
+            f"The range {_span(prices)} goes beyond the prices seen in some segments ({by}): {', '.join(parts[:5])}"
+            f"{more}. What happens beyond is the model's guess there.",
         )  # fmt: skip
 
 
-def _beyond(seen: Segment, prices: tuple[float, float]) -> bool:
-    slack = BEYOND * (seen.high - seen.low)
-    return prices[0] < seen.low - slack or prices[1] > seen.high + slack
+def _span(prices: Range) -> str:
+    return f"{prices[0]:g} to {prices[1]:g}"
 
 
 def no_gain(report: Report) -> Iterator[Finding]:
@@ -262,6 +275,38 @@ def few_rows(events: float, what: str, *, coefficients: int) -> Iterator[Finding
         )  # fmt: skip
 
 
+def weights(total: float, rows: int, *, counts: bool) -> Iterator[Finding]:
+    """Tells that weights count like rows, where that makes a difference; care if they are not even whole numbers."""
+    if not rows / HEAVY <= total <= HEAVY * rows:
+        yield Finding(
+            "weights", "note" if counts else "care",
+            f"The weights add up to {total:,.0f} over {rows:,} rows and count like repeated rows: standard "
+            f"errors are those of {total:,.0f} rows. If they are no counts, divide them by their mean, "
+            f"{total / rows:.4g}.",
+        )  # fmt: skip
+
+
+def uneven_weights(effective: float, rows: int) -> Iterator[Finding]:
+    """Care if a few rows have nearly all the weight: (sum w)^2 / sum w^2 is the effective number of rows."""
+    if effective < UNEVEN * rows:
+        yield Finding(
+            "uneven-weights", "care",
+            f"A few rows have nearly all the weight: the {rows:,} rows tell as much as {effective:,.3g} of equal "
+            "weight. Check the largest weights for mistakes; unless they count rows, standard errors are too small.",
+        )  # fmt: skip
+
+
+def overdispersed(dispersion: float, mean: float, rows: int) -> Iterator[Finding]:
+    """Care if counts surely vary more than Poisson ones; three standard errors of the dispersion are chance."""
+    if dispersion > max(SPREAD_OUT, 1.0 + 3.0 * float(np.sqrt((2.0 + 1.0 / mean) / rows))):
+        yield Finding(
+            "overdispersed", "care",
+            f"The variance of the counts is {dispersion:.3g} times that of Poisson ones, so standard errors should be "
+            f"about {np.sqrt(dispersion):.2g} times as large as they are told. Add features that tell who buys much, "
+            "and take what rests on the standard errors (intervals, the twin's truths) with care.",
+        )  # fmt: skip
+
+
 def calibration(report: Report) -> Iterator[Finding]:
     """Care if held-out demand lies outside of its interval in half of the tenths or more."""
     tenths = report.held_out.calibration if report.held_out else ()
@@ -275,31 +320,6 @@ def calibration(report: Report) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def notes(
-    *, left_out: Mapping[str, int], rows: int, constant: Sequence[str], missing: Mapping[str, int],
-    joined: Mapping[str, int],
-) -> Iterator[Finding]:  # fmt: skip
-    """What was done with rows and columns, for the record."""
-    if gone := {reason: count for reason, count in left_out.items() if count}:
-        parts = ", ".join(f"{count:,} {reason}" for reason, count in gone.items())
-        total = sum(gone.values())
-        severity: Severity = "care" if total > 0.2 * (rows + total) else "note"
-        yield Finding("rows-left-out", severity, f"{total:,} of {rows + total:,} rows were left out: {parts}.")
-    if constant:
-        yield Finding(
-            "constant-feature", "note", f"Left out, as they are the same in every row: {', '.join(constant)}."
-        )
-    if missing:
-        parts = ", ".join(f"{name} in {count:,}" for name, count in missing.items())
-        yield Finding(
-            "missing-values", "note",
-            f"Missing values ({parts} rows) took the mean, with an indicator where 1% or more are missing; a missing "
-            "category is a level of its own.",
-        )  # fmt: skip
-    if joined:
-        parts = ", ".join(f"{name} ({count:,} rows)" for name, count in joined.items())
-        yield Finding("joined-levels", "note", f"Rare levels were joined into '(other)': {parts}.")
-
-
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share in words, with two digits."""
     return f"{share:.0%}" if share >= 0.095 else f"{share:.1%}" if share >= 0.00095 else "less than 0.1%"

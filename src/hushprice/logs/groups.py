@@ -54,9 +54,7 @@ class Groups:
         middle = float(surveyed.price_quantiles([0.5])[0])
         d = surveyed.encoding.dim
         effect = theta[:d] - middle * theta[d:]
-        edges = np.unique(
-            np.quantile(surveyed.encoding.encode(some_rows(surveyed, CUSTOMERS)) @ effect, (0.25, 0.5, 0.75))
-        )
+        edges = quantile_edges(surveyed.encoding.encode(some_rows(surveyed, CUSTOMERS)) @ effect, len(QUARTERS))
         names = QUARTERS if len(edges) == 3 and surveyed.encoding.dim > 1 else ("everyone",)
 
         def place(batch: Batch, rows: Rows, start: int) -> Index:
@@ -65,6 +63,17 @@ class Groups:
             return np.searchsorted(edges, rows.z @ effect, side="right")
 
         return cls(by=f"predicted demand at price {middle:g}", names=names, column=None, places=place)
+
+
+def quantile_edges(values: Array, parts: int) -> Array:
+    """What splits values into parts, as even as ties allow and none empty: part k begins with edge k.
+
+    >>> edges = quantile_edges(np.array([1.0, 1.0, 1.0, 2.0, 3.0, 4.0]), 3)
+    >>> edges, np.searchsorted(edges, [1.0, 2.0, 3.0], side="right")
+    (array([2.33333333]), array([0, 0, 1]))
+    """
+    edges = np.unique(np.quantile(values, np.arange(1, parts) / parts))
+    return np.asarray(edges[edges > values.min()])
 
 
 def some_rows(surveyed: Survey, most: int) -> Batch:

@@ -16,6 +16,7 @@ from scipy import special, stats
 from hushprice.demand import Family, Linear
 from hushprice.errors import Array
 from hushprice.logs.diagnostics import HeldOut, Score, Tenth, utility
+from hushprice.logs.groups import quantile_edges
 
 LEVEL = 0.95  # of intervals
 KEPT = 2**20  # held-out rows that calibration and AUC look at; beyond it every second is dropped, and so on
@@ -170,8 +171,7 @@ def tenths(family: Family, mean: Array, y: Array, w: Array) -> tuple[Tenth, ...]
     """
     if not len(mean):
         return ()
-    edges = np.unique(np.quantile(mean, np.arange(1, TENTHS) / TENTHS))
-    part = np.searchsorted(edges, mean, side="right")
+    part = np.searchsorted(quantile_edges(mean, TENTHS), mean, side="right")
     found = []
     for k in np.unique(part):
         of = part == k

@@ -5,8 +5,6 @@ y has mean psi'(z.alpha - (z.beta) p),    z = (1, encoded features)
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -16,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from hushprice.demand import Family
-from hushprice.errors import Array, HushpriceError, InvalidInput, finite, unknown
+from hushprice.errors import Array, HushpriceError, InvalidInput, finite
 from hushprice.logs import modelfile
 from hushprice.logs.diagnostics import standard_errors
 from hushprice.logs.fitting import Learned, Task, learn
@@ -24,14 +22,16 @@ from hushprice.logs.frames import Frame
 from hushprice.logs.frames import outcomes as outcomes_of
 from hushprice.logs.frames import weights as weights_of
 from hushprice.logs.heldout import deviance_explained
+from hushprice.logs.manners import Manners
 from hushprice.logs.modelfile import Origin
+from hushprice.logs.restoring import ModelFileError
 from hushprice.logs.source import Log, Source
 from hushprice.logs.survey import Progress
 
 OUTCOME, WEIGHT = "(outcome)", "(weight)"  # columns that are added to X
 
 
-class DemandModel:
+class DemandModel(Manners):
     """GLM demand with a price sensitivity that depends on the customer.
 
     price: the price's column (a number for arrays); features: the other columns used, or None for all; family:
@@ -43,7 +43,7 @@ class DemandModel:
     X is a pandas or polars frame, an Arrow table, a mapping of columns, or an array, without the outcome. Logs that do
     not fit into memory are for :func:`fit`, which gives the same model. What is learned ends in an underscore:
     ``family_``, ``encoding_``, ``alpha_`` and ``beta_`` (together ``theta_``), ``covariance_``, ``prices_``, ``seen_``,
-    ``segments_`` (a column), ``outcome_``, ``records_``, ``report_`` and ``findings_``.
+    ``segments_``, ``outcome_`` and ``weights_`` (columns, or None), ``records_``, ``report_`` and ``findings_``.
 
     >>> rng = np.random.default_rng(1)
     >>> price, risk = rng.uniform(1, 3, 20_000), rng.choice(["low", "high"], 20_000)
@@ -108,7 +108,8 @@ class DemandModel:
         self.theta_, self.alpha_, self.beta_ = learned.theta, learned.theta[:d], learned.theta[d:]
         self.covariance_, self.sensitive_ = learned.covariance, learned.sensitive
         self.prices_, self.seen_, self.segments_ = learned.prices, learned.seen, learned.segment
-        self.price_, self.outcome_, self.log_ = origin.price, origin.outcome, origin.log
+        self.price_, self.outcome_, self.weights_ = origin.price, origin.outcome, origin.weights
+        self.log_ = origin.log
         self.records_, self.weight_, self.ridge_ = learned.records, learned.weight, learned.ridge
         self.report_, self.findings_ = learned.report, learned.findings
         names = (origin.price, *learned.features)
@@ -197,29 +198,18 @@ class DemandModel:
         known = tuple(f"x{j}" for j in range(self.n_features_in_)) if names is None else tuple(names)
         return frame.renamed(known, type(self).__name__)
 
-    def _check(self) -> None:
-        if not hasattr(self, "theta_"):
-            base = getattr(sys.modules.get("sklearn.exceptions"), "NotFittedError", AttributeError)
-            kind = type("NotFittedError", (HushpriceError, base), {})
-            raise kind(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' before using it.")
-
     # Files
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data."""
         self._check()
-        return modelfile.to_dict(self._learned, self._origin)
+        return modelfile.to_dict(self._learned, self._origin, self.get_params())
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
         """What :meth:`to_dict` gave, checked."""
-        learned, origin = modelfile.from_dict(data)
-        asked = None if learned.prices == learned.seen else learned.prices
-        numbers = [f"x{j}" for j in range(origin.array_columns or 0)]
-        features = [numbers.index(f) if f in numbers else f for f in learned.features]
-        price = numbers.index(origin.price) if origin.price in numbers else origin.price
-        model = cls(price=price, features=features, family=learned.family, prices=asked)
-        return model._take(learned, origin)
+        learned, origin, parameters = modelfile.from_dict(data)
+        return cls(**parameters)._take(learned, origin)
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the model file, plain JSON; nothing but another model is written over."""
@@ -232,41 +222,7 @@ class DemandModel:
         try:
             return cls.from_dict(data)
         except HushpriceError as problem:
-            raise modelfile.ModelFileError(f"{path} cannot be used. {problem}") from None
-
-    # scikit-learn's manners
-
-    @classmethod
-    def _parameters(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name."""
-        return {name: getattr(self, name) for name in self._parameters()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters; what was learned stays until the next fit."""
-        for name, value in params.items():
-            if name not in self._parameters():
-                raise unknown(f"parameter of {type(self).__name__}", name, self._parameters())
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        defaults = inspect.signature(type(self).__init__).parameters
-        given = {name: value for name, value in self.get_params().items() if value is not defaults[name].default}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
-
-    def __sklearn_tags__(self) -> Any:
-        """Tags: a regressor whose features may be missing."""
-        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
-
-        return Tags(
-            estimator_type="regressor",
-            target_tags=TargetTags(required=True),
-            regressor_tags=RegressorTags(),
-            input_tags=InputTags(allow_nan=True),
-        )
+            raise ModelFileError(f"{path} cannot be used. {problem}") from None
 
 
 def fit(
@@ -288,7 +244,8 @@ def fit(
 
     log: a CSV or Parquet file (also gzipped CSV), a folder of them, a data frame, an Arrow table or a mapping; price,
     outcome, weights, segment: columns; features: columns, or None for all others; the rest as for
-    :class:`DemandModel`. ``progress`` is called with what is being done and the rows read for it.
+    :class:`DemandModel`. Weights count like repeated rows, in standard errors too. ``progress`` is called with
+    what is being done and the rows read for it.
 
     >>> rng = np.random.default_rng(1)
     >>> price, age = rng.uniform(1, 3, 4_000), rng.normal(40, 10, 4_000)
@@ -304,7 +261,7 @@ def fit(
     source = Source.open(log)
     learned = learn(source, task, progress=progress)
     model = DemandModel(
-        price=price, features=learned.features, family=family, sensitivity=sensitivity, categories=categories,
-        segment=segment, ridge=ridge, prices=prices,
+        price=price, features=learned.features, family=family, sensitivity=task.sensitivity,
+        categories=task.categories, segment=segment, ridge=task.ridge, prices=task.prices,
     )  # fmt: skip
-    return model._take(learned, Origin(price=price, outcome=outcome, log=source.name))
+    return model._take(learned, Origin(price=price, outcome=outcome, weights=weights, log=source.name))

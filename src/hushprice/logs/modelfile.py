@@ -11,63 +11,46 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
-import os
-import types
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 
-from hushprice.demand import FAMILIES, Family, Linear
-from hushprice.errors import Array, HushpriceError, InvalidInput
+from hushprice import files
+from hushprice.demand import as_family
+from hushprice.errors import Array
+from hushprice.files import replacing
 from hushprice.logs.diagnostics import Report
 from hushprice.logs.encoding import Encoding
+from hushprice.logs.families import family_config, family_from
 from hushprice.logs.findings import Finding
 from hushprice.logs.fitting import Learned
+from hushprice.logs.restoring import ModelFileError, damaged, restore
 
 FORMAT = "hushprice-demand-model"
 VERSION = 1
 LARGEST_FILE = 2**30  # bytes; what is larger is no model
 
-T = TypeVar("T")
-
-
-class ModelFileError(HushpriceError):
-    """A demand model file cannot be read or written, is corrupt, foreign or of a newer version."""
+SAME = ("prices", "seen", "features", "segment", "records", "weight", "ridge", "report")  # as they are in Learned
 
 
 def write(path: str | PathLike[str], model: Mapping[str, Any]) -> Path:
     """Write plain data as a model file; a file that is no model is never written over."""
-    target = Path(path)
-    check_target(target)
+    target = check_target(path)
     text = json.dumps({"format": FORMAT, "version": VERSION, "model": plain(model)}, indent=1, allow_nan=False)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with temporary.open("x", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+        with replacing(target) as aside:
+            aside.write_text(text + "\n", encoding="utf-8")
     except OSError as problem:
         raise ModelFileError(f"The model {target} cannot be written: {problem.strerror}.") from problem
-    finally:
-        temporary.unlink(missing_ok=True)
     return target
 
 
 def check_target(path: str | PathLike[str]) -> Path:
     """A path where a model may be written: a new file, or one that is a model already."""
-    target = Path(path)
-    if target.is_dir():
-        raise InvalidInput(f"{target} is a folder; give the model file a name, as in {target / 'model.json'}.")
-    if not target.absolute().parent.is_dir():
-        raise InvalidInput(f"There is no folder {target.absolute().parent} to put {target.name} in.")
-    if target.exists() and target.stat().st_size and not _is_model(target):
-        raise InvalidInput(f"{target} exists and is not a demand model, so it is left alone. Choose another name.")
-    return target
+    return files.check_target(path, what="demand model", example="model.json", is_one=_is_model)
 
 
 def read(path: str | PathLike[str]) -> dict[str, Any]:
@@ -119,8 +102,22 @@ class Origin:
 
     price: str
     outcome: str | None = None
+    weights: str | None = None
     log: str | None = None
     array_columns: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What a model was asked to be, but for its family."""
+
+    price: str | int
+    features: tuple[str | int, ...] | None
+    sensitivity: str | tuple[str | int, ...]
+    categories: tuple[str | int, ...]
+    segment: str | int | None
+    ridge: float
+    prices: tuple[float, float] | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,8 +125,7 @@ class _Body:
     """The parts of a model file that are checked field by field."""
 
     origin: Origin
-    family: str
-    sigma: float | None
+    parameters: Parameters
     theta: tuple[float, ...]
     covariance: tuple[tuple[float, ...], ...]  # its lower triangle
     sensitive: tuple[bool, ...]
@@ -144,31 +140,58 @@ class _Body:
     findings: tuple[Finding, ...]
 
 
-def to_dict(learned: Learned, origin: Origin) -> dict[str, Any]:
-    """A model as plain data."""
-    family, covariance = learned.family, learned.covariance
+def to_dict(learned: Learned, origin: Origin, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """A model as plain data: what was learned, where from, and what was asked for."""
+    asked = dict(parameters)
+    family = asked.pop("family")
     body = _Body(
         origin=origin,
-        family=family.name,
-        sigma=family.scale if family.code == Linear.code else None,
+        parameters=Parameters(**asked),
         theta=tuple(learned.theta.tolist()),
-        covariance=tuple(tuple(row[: i + 1].tolist()) for i, row in enumerate(covariance)),
+        covariance=tuple(tuple(row[: i + 1].tolist()) for i, row in enumerate(learned.covariance)),
         sensitive=tuple(learned.sensitive.tolist()),
         findings=tuple(learned.findings),
-        **{name: getattr(learned, name) for name in ("prices", "seen", "features", "segment", "records", "weight",
-                                                      "ridge", "report")},
-    )  # fmt: skip
-    return {**plain(body), "encoding": learned.encoding.to_dict()}
+        **{name: getattr(learned, name) for name in SAME},
+    )
+    return {
+        "family": {
+            "asked": family if isinstance(family, str) else family_config(as_family(family)),
+            "found": family_config(learned.family),
+        },
+        "encoding": learned.encoding.to_dict(),
+        **plain(body),
+    }
 
 
-def from_dict(data: Any) -> tuple[Learned, Origin]:
-    """What :func:`to_dict` gave, checked."""
+def from_dict(data: Any) -> tuple[Learned, Origin, dict[str, Any]]:
+    """What :func:`to_dict` was given, checked."""
     if not isinstance(data, dict):
-        raise _damaged("the model", "an object", data)
-    body = restore(_Body, {key: value for key, value in data.items() if key != "encoding"}, "model")
-    if not isinstance(data.get("encoding"), dict):
-        raise _damaged("model.encoding", "an object", data.get("encoding"))
+        raise damaged("the model", "an object", data)
+    body = restore(_Body, {key: value for key, value in data.items() if key not in ("family", "encoding")}, "model")
+    for part in ("family", "encoding"):
+        if not isinstance(data.get(part), dict):
+            raise damaged(f"model.{part}", "an object", data.get(part))
     encoding = Encoding.from_dict(data["encoding"])
+    _check(body, encoding)
+    learned = Learned(
+        family=family_from(data["family"].get("found")),
+        encoding=encoding,
+        theta=np.array(body.theta),
+        covariance=_full(body.covariance),
+        sensitive=np.array(body.sensitive, dtype=np.bool_),
+        findings=list(body.findings),
+        **{name: getattr(body, name) for name in SAME},
+    )
+    asked = data["family"].get("asked")
+    if not isinstance(asked, str):
+        asked = family_from(asked)
+    elif asked != "auto":
+        as_family(asked)  # checks the name
+    return learned, body.origin, {**vars(body.parameters), "family": asked}
+
+
+def _check(body: _Body, encoding: Encoding) -> None:
+    """Refuse a body whose parts do not fit each other."""
     d = encoding.dim
     if len(body.theta) != 2 * d or len(body.sensitive) != d or len(body.report.coefficients) != d:
         raise ModelFileError(f"The model is damaged: it does not have the {2 * d} coefficients of its encoding.")
@@ -177,31 +200,9 @@ def from_dict(data: Any) -> tuple[Learned, Origin]:
     if not set(encoding.columns) <= set(body.features) or body.origin.price in body.features:
         raise ModelFileError("The model is damaged: its features do not fit its encoding.")
     if not 0.0 <= body.prices[0] <= body.prices[1] or not body.seen[0] <= body.seen[1]:
-        raise _damaged("model.prices", "two prices of at least 0, the lower first", [*body.prices, *body.seen])
+        raise damaged("model.prices", "two prices of at least 0, the lower first", [*body.prices, *body.seen])
     if not np.isfinite(body.theta).all() or body.records < 1 or not body.weight > 0.0 or not body.ridge >= 0.0:
         raise ModelFileError("The model is damaged: theta, records, weight or ridge cannot be what they are.")
-    learned = Learned(
-        family=_family(body),
-        encoding=encoding,
-        theta=np.array(body.theta),
-        covariance=_full(body.covariance),
-        sensitive=np.array(body.sensitive, dtype=np.bool_),
-        findings=list(body.findings),
-        **{name: getattr(body, name) for name in ("prices", "seen", "features", "segment", "records", "weight",
-                                                   "ridge", "report")},
-    )  # fmt: skip
-    return learned, body.origin
-
-
-def _family(body: _Body) -> Family:
-    if body.family not in FAMILIES:
-        raise ModelFileError(f"The model is damaged: there is no demand family {body.family!r}.")
-    kind = FAMILIES[body.family]
-    if kind is not Linear:
-        return kind()
-    if body.sigma is None:
-        raise ModelFileError("The model is damaged: linear demand needs a sigma.")
-    return Linear(sigma=body.sigma)
 
 
 def _full(rows: tuple[tuple[float, ...], ...]) -> Array:
@@ -217,80 +218,17 @@ def _full(rows: tuple[tuple[float, ...], ...]) -> Array:
 def plain(value: Any) -> Any:
     """Dataclasses, tuples, arrays and numbers as JSON data; numbers that are not finite as None.
 
-    >>> plain({"a": (1.0, math.inf)})
+    >>> plain({"a": (1.0, np.inf)})
     {'a': [1.0, None]}
     """
+    return files.without_nan(_told(value))
+
+
+def _told(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: _told(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): _told(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):  # NumPy's arrays and numbers
-        return plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def restore(kind: type[T], data: Any, where: str) -> T:
-    """What :func:`plain` made of a dataclass, checked field by field; ``where`` names the place in errors.
-
-    None stands for a number that is not finite: infinite in fields that end in "se", not a number elsewhere.
-    """
-    if not isinstance(data, dict):
-        raise _damaged(where, "an object", data)
-    hints = get_type_hints(kind)
-    names = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    if missing := [name for name in names if name not in data]:
-        raise ModelFileError(f"The model is damaged: {where} has no {missing[0]}.")
-    if odd := [name for name in data if name not in names]:
-        raise ModelFileError(f"The model is damaged: {where} has {odd[0]!r}, which is not known here.")
-    return kind(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in names})
-
-
-def _value(kind: Any, data: Any, where: str) -> Any:
-    """One value of the annotated kind."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        if data is None and type(None) in arguments:
-            return None
-        return _value(next(a for a in arguments if a is not type(None)), data, where)
-    if origin is tuple:
-        if not isinstance(data, list):
-            raise _damaged(where, "a list", data)
-        kinds = [arguments[0]] * len(data) if arguments[-1] is Ellipsis else list(arguments)
-        if len(kinds) != len(data):
-            raise _damaged(where, f"a list of {len(kinds)}", data)
-        return tuple(_value(k, item, f"{where}[{i}]") for i, (k, item) in enumerate(zip(kinds, data, strict=True)))
-    if dataclasses.is_dataclass(kind):
-        return restore(kind, data, where)  # type: ignore[arg-type]
-    if kind is float:
-        return number(data, where)
-    if origin is Literal:
-        if data not in arguments:
-            raise _damaged(where, f"one of {', '.join(map(str, arguments))}", data)
-        return data
-    if kind not in (int, str, bool) or type(data) is not kind:
-        raise _damaged(where, {int: "a whole number", str: "a text", bool: "true or false"}[kind], data)
-    return data
-
-
-def number(data: Any, where: str) -> float:
-    """A float; None is one that is not finite."""
-    if data is None:
-        return math.inf if where.rstrip("[]0123456789").endswith("se") else math.nan
-    if isinstance(data, bool) or not isinstance(data, (int, float)):
-        raise _damaged(where, "a number", data)
-    try:
-        value = float(data)
-    except OverflowError:
-        value = math.inf
-    if not math.isfinite(value):
-        raise _damaged(where, "a finite number", data)
-    return value
-
-
-def _damaged(where: str, wanted: str, data: Any) -> ModelFileError:
-    shown = repr(data)
-    return ModelFileError(
-        f"The model is damaged: {where} must be {wanted}, got {shown if len(shown) <= 40 else shown[:37] + '...'}."
-    )
+        return [_told(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else value  # NumPy's arrays and numbers

@@ -109,6 +109,10 @@ def _contradictions(design: Design, signs: _Signs, v: Array) -> Array:
         some = some[margin[some] < -_ZERO]
         return margin[some], x[some] * (sign[some] / length[some])[:, None]
 
-    found = list(in_order(worst, design.numbered()))
-    margins, rows = (np.concatenate([part[k] for part in found]) for k in (0, 1))
-    return np.asarray(rows[np.argsort(margins, kind="stable")[:_JOIN]])
+    margins, rows = np.zeros(0), np.zeros((0, v.size))
+    for margin, some in in_order(worst, design.numbered()):
+        if margin.size:  # only so many are held at a time
+            margins, rows = np.concatenate([margins, margin]), np.vstack([rows, some])
+            kept = np.argsort(margins, kind="stable")[:_JOIN]
+            margins, rows = margins[kept], rows[kept]
+    return rows

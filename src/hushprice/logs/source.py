@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from unicodedata import category
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ ROWS = 65_536  # a batch has at most so many
 CELLS = 1 << 22  # numbers that a pass holds for each batch, so that wide logs have shorter ones
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # words that stand for nothing
-_PLAIN = re.compile(r"[+-]?\d{1,15}(\.\d*)?|[+-]?\.\d+", re.ASCII)
+_WHOLE = re.compile(r"(0|-?[1-9]\d{0,14})\.0*", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ class Batch:
     def codes(self, name: str) -> tuple[npt.NDArray[np.int64], list[str]]:
         """A column as places in a list of words, -1 where a value is missing. A word can stand in two places."""
         column = self._column(name)
-        if self.is_number(name):
+        if self.is_number(name) and not pa.types.is_integer(_kind(column.type)):
             values, places = np.unique(self.numbers(name), return_inverse=True)
             known = [_shortest(v) for v in values if np.isfinite(v)]
             shift = int(np.count_nonzero(values == -np.inf))
@@ -201,7 +202,10 @@ class TurnedText(InvalidInput):
 
 
 def require_single(origin: str, columns: Sequence[str]) -> None:
-    """Refuse columns of the same name."""
+    """Refuse columns of the same name, and names with control characters, which a terminal would obey."""
+    odd = [c for c in columns if any(category(sign) == "Cc" and not sign.isspace() for sign in c)]
+    if odd:
+        raise InvalidInput(f"{origin} has a column with control characters in its name, {odd[0]!r}: rename it.")
     twice = sorted({c for c in columns if list(columns).count(c) > 1})
     if twice:
         raise InvalidInput(f"{origin} has more than one column {', '.join(map(repr, twice))}: keep one.")
@@ -257,10 +261,14 @@ def _text(column: Any, name: str) -> Any:
 
 
 def _word(word: str | None) -> str | None:
-    """A word of a text column: nothing for the words that stand for it, and the shortest text for a plain number."""
+    """A word of a text column: nothing for the words that stand for it, and "1" for "1.0", as a number has it.
+
+    Other text stays as it is: "0210" and "210", or "1.1" and "1.10", may be different things.
+    """
     if word is None or word in MISSING:
         return None
-    return _shortest(float(word)) if _PLAIN.fullmatch(word) else word
+    whole = _WHOLE.fullmatch(word)
+    return whole[1] if whole else word
 
 
 def _shortest(value: float) -> str:

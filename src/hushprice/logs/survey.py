@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hushprice.demand import Family, as_family
 from hushprice.errors import Array, InvalidInput
+from hushprice.kernels import streamed as kernel
 from hushprice.logs.ahead import in_order
 from hushprice.logs.encoding import Category, Encoding, Feature, Number
 from hushprice.logs.source import Batch, Log, Source, TurnedText, rows_for
@@ -21,23 +23,44 @@ Progress = Callable[[str, int], None]  # what is being done, and how many rows o
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """Facts about the outcomes of the rows kept."""
+    """Facts about outcomes: binary, all 0 or 1; whole, all whole numbers of at least 0; their range and mean; ends, all
+    the lowest or the highest.
 
-    binary: bool  # all 0 or 1
-    whole: bool  # all whole numbers of at least 0
+    >>> Outcomes.of(np.array([0.0, 3.0])).family
+    Poisson()
+    """
+
+    binary: bool
+    whole: bool
     low: float
     high: float
     mean: float
+    ends: bool
+
+    @classmethod
+    def of(cls, y: Array) -> Outcomes:
+        """Those of an array, of at least one outcome."""
+        binary, whole = kernel.outcome_facts(y)
+        low, high = float(y.min()), float(y.max())
+        ends = bool(((y == low) | (y == high)).all())
+        return cls(binary=binary, whole=whole, low=low, high=high, mean=float(y.mean()), ends=ends)
+
+    @property
+    def family(self) -> Family:
+        """The family that they call for."""
+        return as_family("logistic" if self.binary else "poisson" if self.whole else "linear")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Survey:
     """What one pass over a log tells.
 
-    ``records`` of the ``rows`` are kept; ``left_out`` counts the others by reason ("no price", "no outcome",
+    ``records`` of the ``rows`` are kept, of total ``weight``, and ``counts`` says whether the weights are whole
+    numbers; ``left_out`` counts the others by reason ("no price", "no outcome",
     "no weight", "weight 0"; the first that applies). ``sample`` holds raw rows, only
     kept ones, and ``numbers`` their row numbers in the log: all of them, or a fixed pseudorandom choice of 50 000 to
-    100 000. ``constant`` names the features left out because they never vary, ``segments`` are the levels of the
+    100 000. ``constant`` names the features left out because they never vary, ``rare`` the categories left out because
+    every level is rare, ``effective`` is (sum w)^2 / sum w^2, ``segments`` are the levels of the
     segment column in the order of their frequency.
     """
 
@@ -47,12 +70,15 @@ class Survey:
     rows: int
     records: int
     weight: float
+    effective: float
+    counts: bool
     left_out: dict[str, int]
     price: Number
     outcomes: Outcomes
     sample: Batch
     numbers: npt.NDArray[np.int64]
     constant: tuple[str, ...]
+    rare: tuple[str, ...]
     segments: Category | None
 
     def price_quantiles(self, levels: Sequence[float]) -> Array:
@@ -121,6 +147,8 @@ def _finish(source: Source, tally: Tally) -> Survey:
         why = ", ".join(f"{reason}: {count}" for reason, count in tally.left_out.items())
         raise InvalidInput(f"{source.name} has no rows to learn from{' (' + why + ')' if why else ''}.")
     encoded = [(name, _feature(name, tally)) for name in columns.features]
+    lost = [name for name, feature in encoded if feature is None]
+    rare = tuple(name for name in lost if len(tally.levels.get(name, ())) > 1)
     outcome = tally.moments[columns.outcome]
     segments = None if columns.segment is None else join_levels(columns.segment, tally.levels[columns.segment])
     return Survey(
@@ -130,14 +158,22 @@ def _finish(source: Source, tally: Tally) -> Survey:
         rows=tally.rows,
         records=tally.records,
         weight=tally.weight,
+        effective=tally.weight * (tally.weight / max(tally.squares, np.finfo(float).tiny)),
+        counts=tally.counts,
         left_out=dict(tally.left_out),
         price=number(columns.price, tally.moments[columns.price], tally.records),
         outcomes=Outcomes(
-            binary=tally.binary, whole=tally.whole, low=outcome.low, high=outcome.high, mean=outcome.mean
+            binary=tally.binary,
+            whole=tally.whole,
+            low=outcome.low,
+            high=outcome.high,
+            mean=outcome.mean,
+            ends=len(tally.values) <= 2,
         ),
         sample=Batch.join(tally.sample),
         numbers=np.concatenate(tally.numbers),
-        constant=tuple(name for name, feature in encoded if feature is None),
+        constant=tuple(name for name in lost if name not in rare),
+        rare=rare,
         segments=segments,
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import InvalidInput
+from hushprice.errors import Array, InvalidInput
 from hushprice.kernels import streamed as kernel
 from hushprice.logs.encoding import FEWEST, INDICATED, MISSING_LEVEL, MOST, OTHER_LEVEL, Category, Number
 from hushprice.logs.source import Batch
@@ -75,7 +75,7 @@ class Moments:
         return self.count == 0 or self.sd <= 1e-12 * max(abs(self.low), abs(self.high))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Look:
     """What one batch has."""
 
@@ -83,7 +83,10 @@ class Look:
     left_out: dict[str, int]
     kept: npt.NDArray[np.bool_]
     weight: float
+    squares: float
+    counts: bool
     facts: tuple[bool, bool]
+    values: frozenset[float]
     moments: dict[str, tuple[int, float, float, float, float]]
     words: dict[str, Counter[str | None]]
     texts: frozenset[str]
@@ -98,8 +101,11 @@ class Tally:
     rows: int = 0
     records: int = 0
     weight: float = 0.0
+    squares: float = 0.0
+    counts: bool = True
     binary: bool = True
     whole: bool = True
+    values: frozenset[float] = frozenset()
     left_out: Counter[str] = field(default_factory=Counter)
     moments: dict[str, Moments] = field(default_factory=dict)
     levels: dict[str, Counter[str | None]] = field(default_factory=dict)
@@ -111,7 +117,11 @@ class Tally:
         n = int(np.count_nonzero(look.kept))
         self.left_out.update(look.left_out)
         self.weight += look.weight
+        self.squares += look.squares
+        self.counts = self.counts and look.counts
         self.binary, self.whole = self.binary and look.facts[0], self.whole and look.facts[1]
+        if len(self.values) <= 2:
+            self.values |= look.values
         for name, moments in look.moments.items():
             self.moments.setdefault(name, Moments()).merge(*moments)
         for name, counts in look.words.items():
@@ -156,8 +166,23 @@ def look_at(batch: Batch, columns: Columns, words: frozenset[str]) -> Look:
             if count:
                 tally[level] += int(count)
         counts[name] = tally
-    weight = float(kept.numbers(columns.weights).sum()) if columns.weights else float(kept.rows)
-    return Look(batch, reasons, complete, weight, kernel.outcome_facts(y), moments, counts, texts)
+    w = kept.numbers(columns.weights) if columns.weights else np.ones(kept.rows)
+    with np.errstate(over="ignore"):
+        squares = float((w * w).sum())
+    return Look(
+        batch=batch, left_out=reasons, kept=complete, weight=float(w.sum()), squares=squares,
+        counts=kernel.outcome_facts(w)[1], facts=kernel.outcome_facts(y), values=_few(y), moments=moments,
+        words=counts, texts=texts,
+    )  # fmt: skip
+
+
+def _few(y: Array) -> frozenset[float]:
+    """The values there are, up to three of them."""
+    found: set[float] = set()
+    while y.size and len(found) < 3:
+        found.add(float(y[0]))
+        y = y[y != y[0]]
+    return frozenset(found)
 
 
 def complete_rows(

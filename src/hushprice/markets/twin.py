@@ -11,9 +11,9 @@ in proportion to them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,47 +21,49 @@ import numpy as np
 from hushprice.demand import Rules, Terms
 from hushprice.errors import Array, InvalidInput, finite, positive_int, price_range
 from hushprice.kernels.rules import best_prices_on_terms
-from hushprice.logs import Source
+from hushprice.logs import Finding, Source
+from hushprice.logs.findings import at_ends, boundary, extrapolation, severest
 from hushprice.markets.market import Market, Resample
-from hushprice.markets.twincheck import TwinCheck
+from hushprice.markets.twincheck import TwinCheck, replay
 from hushprice.markets.twinrows import (
-    Rows,
+    Range,
+    Sample,
     Today,
+    TwinRows,
     by_weight,
     check_today,
     rows_of,
     sample_rows,
     segment_index,
-    weights_of,
 )
 
-Findings = tuple[Mapping[str, str], ...]
 STOP = "stop"
+OF_THE_RANGE = ("boundary-optimum", "extrapolation")  # findings that a twin makes itself, for its own range and costs
+FEW = 0.01  # a segment with a smaller share of customers says little of which prices were seen
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class About:
     """Where a twin comes from.
 
-    log: its name; log_rows: complete rows in it; left_out: the others; seen: lowest and highest price in the log;
-    price, outcome: its columns; today: in words; findings: of the model (and of the twin) and the model itself, as
-    plain data; check: the replay of the log, once it was made.
+    log: its name; log_rows: complete rows in it; left_out: the others; seen, seen_by: lowest and highest price that the
+    model has seen, in all and in each segment; price, outcome, segment: columns; today: in words; findings: of the
+    model, but for those that depend on the range of prices, which :attr:`Twin.findings` has; model: itself, as plain
+    data; check: the replay of the log, if the model knows its outcomes.
     """
 
     log: str
     log_rows: int
     left_out: int
-    seen: tuple[float, float]
+    seen: Range
     price: str
     outcome: str
     today: str
-    findings: Findings = ()
+    segment: str | None = None
+    seen_by: Mapping[str, Range] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
     model: Mapping[str, Any] | None = None
     check: TwinCheck | None = None
-
-    def found(self, *codes: str) -> Findings:
-        """The findings with one of these codes."""
-        return tuple(finding for finding in self.findings if finding["code"] in codes)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,10 +78,6 @@ class Twin(Market):
             f"<Twin of {self.about.log}: {self.family.name} demand, d={self.dim}, {len(self.contexts.rows):,} "
             f"customers, prices {low:g} to {high:g}>"
         )
-
-    def with_check(self, check: TwinCheck) -> Twin:
-        """The same twin, with what came of replaying the log."""
-        return replace(self, about=replace(self.about, check=check))
 
     @property
     def costs(self) -> Array:
@@ -108,6 +106,32 @@ class Twin(Market):
         first = np.searchsorted(terms.ladder, terms.low)
         last = np.searchsorted(terms.ladder, terms.high, side="right") - 1
         return terms.ladder[first], terms.ladder[last]
+
+    def ranges(self) -> dict[str, Range]:
+        """The lowest and highest allowed price of each segment, or of "everyone" where that is the same for all."""
+        lowest, highest = self.ends()
+        everyone, index = (float(lowest.min()), float(highest.max())), self.contexts.segments
+        if index is None or (lowest.max() == everyone[0] and highest.min() == everyone[1]):
+            return {"everyone": everyone}
+        first = {self.segments[i]: k for i, k in zip(*np.unique(index, return_index=True), strict=True)}
+        return {name: (float(lowest[k]), float(highest[k])) for name, k in first.items()}
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """What to be careful about: findings of the model, and of the twin's own range, costs, segments and rules."""
+        (lowest, highest), about = self.ends(), self.about
+        everyone = (float(lowest.min()), float(highest.max()))
+        allowed, index = self.ranges(), self.contexts.segments
+        shares: Any = () if index is None else np.bincount(index, minlength=len(self.segments)) / len(index)
+        segments = {
+            name: (allowed.get(name, everyone), about.seen_by[name])
+            for name, share in zip(self.segments, shares, strict=False) if share >= FEW and name in about.seen_by
+        }  # fmt: skip
+        own = [
+            *boundary(*at_ends(self.best_prices(), lowest, highest), lowest, highest),
+            *extrapolation(everyone, about.seen, by=about.segment or "", segments=segments),
+        ]
+        return tuple(severest([*about.findings, *own]))
 
     @property
     def _terms(self) -> Terms:
@@ -138,21 +162,24 @@ def twin(
     uncertain: draw the truth anew in each replication, from the model's covariance; anyway: although the model has
     findings that say prices must not be set from it.
 
+    The log is read twice: to sample it, and to replay the logged prices (:func:`check_twin`).
+
     The twin holds the customers' encoded features, and is as confidential as the log.
     """
     rows = positive_int("rows", rows)
-    column = model.segments_ if segment is None else segment
-    findings = tuple({"code": f.code, "severity": f.severity, "text": f.text} for f in model.findings_)
-    refuse(findings, anyway=anyway)
+    column, weights = model.segments_ if segment is None else segment, model.weights_ if weights is None else weights
+    refuse(model.findings_, anyway=anyway)
     chosen = price_range(model.prices_ if prices is None else prices)
     source, today = Source.open(log), check_today(today, column)
     unit = cost if cost is None or isinstance(cost, str) else finite("cost", cost, minimum=0.0)
-    sample = sample_rows(
-        rows_of(model, source, segment=column, cost=unit, today=today, weights=weights_of(model, weights)), most=rows
-    )
+    sample = sample_rows(rows_of(model, source, segment=column, cost=unit, today=today, weights=weights), most=rows)
     if not sample.kept:
         raise InvalidInput(f"No row of {source.name} is complete: each misses a price, an outcome or something else.")
     customers = by_weight(sample.rows, rows)
+    check = None
+    if model.outcome_ is not None:
+        again = rows_of(model, source, segment=column, weights=weights)
+        check = replay(model, again, sample.rows, segment=column)
     about = About(
         log=source.name,
         log_rows=sample.kept,
@@ -161,8 +188,11 @@ def twin(
         price=model.price_,
         outcome=model.outcome_ or "demand",
         today=_today_told(today, model.price_),
-        findings=findings + _beyond(chosen, model),
+        segment=column,
+        seen_by={} if column is None else _seen_by(model, column, sample),
+        findings=tuple(f for f in model.findings_ if f.code not in OF_THE_RANGE),
         model=model.to_dict(),
+        check=check,
     )
     named, contexts = _contexts(customers, unit, column, rules)
     return Twin(
@@ -181,9 +211,9 @@ def twin(
     )
 
 
-def refuse(findings: Iterable[Mapping[str, str]], *, anyway: bool) -> None:
+def refuse(findings: Iterable[Finding], *, anyway: bool) -> None:
     """Refuse a model from which prices must not be set, unless told to go on anyway."""
-    stops = [finding["text"] for finding in findings if finding["severity"] == STOP]
+    stops = [finding.text for finding in findings if finding.severity == STOP]
     if stops and not anyway:
         raise InvalidInput(
             f"Prices must not be set from this model: {' '.join(stops)} To go on all the same, say anyway (--anyway)."
@@ -191,7 +221,7 @@ def refuse(findings: Iterable[Mapping[str, str]], *, anyway: bool) -> None:
 
 
 def _contexts(
-    rows: Rows, cost: float | str | None, segment: str | None, rules: Rules | None
+    rows: TwinRows, cost: float | str | None, segment: str | None, rules: Rules | None
 ) -> tuple[tuple[str, ...], Resample]:
     """The segments' names, and who comes."""
     wanted = () if rules is None else rules.segments
@@ -214,18 +244,10 @@ def _covariance(model: Any) -> Array:
     return covariance
 
 
-def _beyond(prices: tuple[float, float], model: Any) -> Findings:
-    """A finding of the twin's own, if its prices leave those seen and the model does not say so already."""
-    (low, high), (lowest, highest) = prices, model.seen_
-    told = any(f.code == "extrapolation" for f in model.findings_) and prices == tuple(model.prices_)
-    reach = max(lowest - low, high - highest)
-    if told or reach <= 1e-9 * max(1.0, abs(highest)) or not math.isfinite(reach):
-        return ()
-    text = (
-        f"The prices [{low:g}, {high:g}] leave those seen, [{lowest:g}, {highest:g}]: what happens out there is the "
-        f"model's guess."
-    )
-    return ({"code": "extrapolation", "severity": "care", "text": text},)
+def _seen_by(model: Any, segment: str, sample: Sample) -> dict[str, Range]:
+    """The prices seen in each segment: by the model where it tells them, or else in this log."""
+    told = model.report_.segments if model.report_.by == segment else ()
+    return {**sample.prices, **{one.name: (one.low, one.high) for one in told if one.name in sample.prices}}
 
 
 def _today_told(today: Today, price: str) -> str:

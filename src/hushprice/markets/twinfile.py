@@ -10,10 +10,8 @@ is written beside its place and moved there, so that a crash leaves the old one 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,9 +20,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from hushprice.demand import FAMILIES, Family, Rules
+from hushprice.demand import Rules
 from hushprice.errors import Array, HushpriceError, InvalidInput, array
+from hushprice.files import check_target, replacing
+from hushprice.logs import Finding, family_config, family_from
 from hushprice.logs.modelfile import plain
+from hushprice.logs.restoring import restore
 from hushprice.markets.market import Resample
 from hushprice.markets.twin import About, Twin
 from hushprice.markets.twincheck import TwinCheck
@@ -43,40 +44,32 @@ def save_twin(twin: Twin, path: str | PathLike[str]) -> Path:
     target = check_twin_target(path)
     told = {"format": FORMAT, "version": VERSION, "market": _market_told(twin), "about": plain(twin.about)}
     table = _table(twin).replace_schema_metadata({KEY: json.dumps(told, allow_nan=False).encode()})
-    temporary: str | None = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.absolute().parent, prefix=target.name, suffix=".part")
-        os.close(handle)
-        parquet.write_table(table, temporary, compression="zstd", write_page_checksum=True)
-        os.replace(temporary, target)
+        with replacing(target) as aside:
+            parquet.write_table(table, aside, compression="zstd", write_page_checksum=True)
     except OSError as problem:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         raise TwinFileError(f"The twin {target} cannot be written: {problem.strerror}.") from problem
     return target
 
 
 def check_twin_target(path: str | PathLike[str]) -> Path:
     """A path where a twin may be written: a new file, or one that is a twin already."""
-    target = Path(path)
-    if target.is_dir():
-        raise InvalidInput(f"{target} is a folder; give the twin a name, as in {target / 'shop.twin'}.")
-    if not target.absolute().parent.is_dir():
-        raise InvalidInput(f"There is no folder {target.absolute().parent} to put {target.name} in.")
-    if target.exists() and target.stat().st_size:
-        try:
-            _open(target)
-        except TwinFileError:
-            raise InvalidInput(
-                f"{target} exists and is not a twin, so it is left alone. Choose another name."
-            ) from None
-    return target
+    return check_target(path, what="twin", example="shop.twin", is_one=_is_twin)
+
+
+def _is_twin(file: Path) -> bool:
+    try:
+        _told(file)
+    except TwinFileError:
+        return False
+    return True
 
 
 def load_twin(path: str | PathLike[str]) -> Twin:
     """Read a twin back."""
     file = Path(path)
-    table, told = _open(file)
+    told = _told(file)
+    table = _rows(file)
     try:
         about, market = told["about"], told["market"]
         contexts = Resample(
@@ -89,7 +82,7 @@ def load_twin(path: str | PathLike[str]) -> Twin:
             name="twin",
             alpha=np.array(market["alpha"], dtype=np.float64),
             beta=np.array(market["beta"], dtype=np.float64),
-            family=_family(market["family"]),
+            family=family_from(market["family"]),
             prices=tuple(market["prices"]),
             cost=market["cost"],
             public=market["public"],
@@ -124,12 +117,11 @@ def from_file(
 
 
 def _market_told(twin: Twin) -> dict[str, Any]:
-    family = twin.family
     told: dict[str, Any] = plain(
         {
             "alpha": twin.alpha,
             "beta": twin.beta,
-            "family": {"name": family.name, **{f.name: getattr(family, f.name) for f in fields(family)}},
+            "family": family_config(twin.family),
             "prices": twin.prices,
             "cost": twin.cost,
             "public": twin.public,
@@ -148,8 +140,8 @@ def _table(twin: Twin) -> pa.Table:
     return pa.table(columns | {name: values for name, values in others.items() if values is not None})
 
 
-def _open(file: Path) -> tuple[pa.Table, Mapping[str, Any]]:
-    """The rows and what the metadata tells, format and version checked."""
+def _told(file: Path) -> Mapping[str, Any]:
+    """What the metadata tells, format and version checked."""
     if not file.is_file():
         raise TwinFileError(f"There is no twin {file}. Make one with: hushprice twin MODEL LOG --out {file}")
     try:
@@ -169,8 +161,12 @@ def _open(file: Path) -> tuple[pa.Table, Mapping[str, Any]]:
             f"{file} has version {version}, written by a newer hushprice; this one reads up to {VERSION}. Update "
             f"hushprice, or make the twin again."
         )
+    return told
+
+
+def _rows(file: Path) -> pa.Table:
     try:
-        return parquet.read_table(file, page_checksum_verification=True), told
+        return parquet.read_table(file, page_checksum_verification=True)
     except (OSError, pa.ArrowException) as problem:
         raise TwinFileError(f"{file} is damaged: {problem}. Make the twin again.") from None
 
@@ -189,21 +185,14 @@ def _column(table: pa.Table, name: str, *, kind: Any = np.float64) -> Any:
     return values.astype(kind)
 
 
-def _family(told: Mapping[str, Any]) -> Family:
-    options = dict(told)
-    name = options.pop("name")
-    if name not in FAMILIES:
-        raise InvalidInput(f"there is no demand family {name!r}")
-    return FAMILIES[name](**options)
-
-
 def _about(told: Mapping[str, Any]) -> About:
     check = told.get("check")
     return About(
         **{
             **told,
             "seen": tuple(told["seen"]),
-            "findings": tuple(told["findings"]),
+            "seen_by": {name: tuple(seen) for name, seen in told["seen_by"].items()},
+            "findings": tuple(restore(Finding, one, "finding") for one in told["findings"]),
             "check": None if check is None else TwinCheck.from_dict(check),
         }
     )

@@ -10,15 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from hushprice.errors import Array, InvalidInput, finite
+from hushprice.kernels.streamed import row_hash
 from hushprice.logs import Source
+from hushprice.logs.tally import complete_rows
 
+Index = npt.NDArray[np.int64]
 Words = npt.NDArray[np.object_]
+Range = tuple[float, float]
 MOST_SEGMENTS = 2_000
+PURPOSE = 2  # of the hash of row numbers; 0 and 1 are those of hushprice.logs
 Today = str | float | Mapping[str, float] | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rows:
+class TwinRows:
     """Complete rows of a log. ``number`` is their place in it, ``seen`` how many rows they were taken from."""
 
     z: Array
@@ -28,13 +33,13 @@ class Rows:
     cost: Array
     segment: Words
     today: Array
-    number: npt.NDArray[np.int64]
+    number: Index
     seen: int
 
-    def take(self, index: npt.NDArray[Any]) -> Rows:
+    def take(self, index: npt.NDArray[Any]) -> TwinRows:
         """Some of the rows."""
         columns = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "seen"}
-        return Rows(**columns, seen=self.seen)
+        return TwinRows(**columns, seen=self.seen)
 
 
 def rows_of(
@@ -45,32 +50,37 @@ def rows_of(
     cost: str | float | None = None,
     today: Today = None,
     weights: str | None = None,
-) -> Iterator[Rows]:
+) -> Iterator[TwinRows]:
     """The complete rows of a log, batch by batch.
 
     A row without a price, an outcome (where the model names one), a weight, a cost or today's price is left out.
     """
-    source = Source.open(log)
     named = [model.price_, model.outcome_, weights, segment, cost, today]
     columns = list(dict.fromkeys([*model.encoding_.columns, *(name for name in named if isinstance(name, str))]))
     start = 0
-    for batch in source.batches(columns):
-        n = batch.rows
-        price = batch.numbers(model.price_)
-        words = np.full(n, None, dtype=object) if segment is None else batch.words(segment)
-        rows = Rows(
-            z=model.encoding_.encode(batch),
+    for batch in Source.open(log).batches(columns):
+        kept, _ = complete_rows(batch, model.price_, model.outcome_, weights)
+        for name in (cost, today):
+            if isinstance(name, str):
+                kept &= np.isfinite(batch.numbers(name))
+        part = batch.take(kept)
+        n, price = part.rows, part.numbers(model.price_)
+        words = np.full(n, None, dtype=object) if segment is None else part.words(segment)
+        rows = TwinRows(
+            z=model.encoding_.encode(part),
             price=price,
-            y=np.zeros(n) if model.outcome_ is None else batch.numbers(model.outcome_),
-            w=np.ones(n) if weights is None else batch.numbers(weights),
-            cost=batch.numbers(cost) if isinstance(cost, str) else np.full(n, 0.0 if cost is None else cost),
+            y=np.zeros(n) if model.outcome_ is None else part.numbers(model.outcome_),
+            w=np.ones(n) if weights is None else part.numbers(weights),
+            cost=part.numbers(cost) if isinstance(cost, str) else np.full(n, 0.0 if cost is None else cost),
             segment=words,
-            today=_today(batch, price, words, today),
-            number=np.arange(start, start + n),
-            seen=n,
+            today=_today(part, price, words, today),
+            number=start + np.flatnonzero(kept),
+            seen=batch.rows,
         )
-        start += n
-        yield rows.take(_complete(rows))
+        if (rows.cost < 0.0).any():
+            raise InvalidInput(f"A cost is negative: {rows.cost.min():g}.")
+        start += batch.rows
+        yield rows
 
 
 def _today(batch: Any, price: Array, segment: Words, today: Today) -> Array:
@@ -100,67 +110,78 @@ def check_today(today: Today, segment: str | None) -> Today:
     return finite("today", today, minimum=0.0)
 
 
-def _complete(rows: Rows) -> npt.NDArray[np.bool_]:
-    if (rows.w < 0.0).any():
-        raise InvalidInput(f"A weight is negative: {rows.w.min():g}.")
-    if (rows.cost < 0.0).any():
-        raise InvalidInput(f"A cost is negative: {rows.cost.min():g}.")
-    numbers = (rows.price, rows.y, rows.w, rows.cost, rows.today)
-    whole = np.logical_and.reduce([np.isfinite(column) for column in numbers])
-    kept: npt.NDArray[np.bool_] = whole & (rows.w > 0.0)
-    return kept
+class Names:
+    """Numbers for words, in the order in which they first come; a missing word is "(missing)"."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.places: dict[str, int] = {}
+
+    def index(self, words: Words) -> Index:
+        """The number of each word."""
+        places = self.places
+        told = [places.setdefault("(missing)" if word is None else str(word), len(places)) for word in words]
+        if len(places) > MOST_SEGMENTS:
+            raise InvalidInput(f"{self.what} has more than {MOST_SEGMENTS:,} different words: is it an id?")
+        return np.array(told, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """At most so many rows, in the order of the log; ``kept`` complete rows of ``seen`` there were to choose from."""
+    """At most so many rows, in the order of the log.
 
-    rows: Rows
+    kept: complete rows there were to choose from; seen: all rows; prices: the lowest and highest price of each segment.
+    """
+
+    rows: TwinRows
     kept: int
     seen: int
+    prices: Mapping[str, Range]
 
 
-def sample_rows(batches: Iterator[Rows], *, most: int) -> Sample:
+def sample_rows(batches: Iterator[TwinRows], *, most: int) -> Sample:
     """All rows, or those whose number has the smallest hashes: a uniform sample that is the same every time."""
-    pool: list[Rows] = []
+    pool: list[TwinRows] = []
     held = kept = seen = 0
     threshold = np.uint64(2**64 - 1)
+    names = Names("The segment")
+    low, high = np.full(MOST_SEGMENTS, np.inf), np.full(MOST_SEGMENTS, -np.inf)
     for rows in batches:
         seen, kept = seen + rows.seen, kept + len(rows.number)
-        pool.append(rows.take(_hash(rows.number) <= threshold))
+        index = names.index(rows.segment)
+        np.minimum.at(low, index, rows.price)
+        np.maximum.at(high, index, rows.price)
+        pool.append(rows.take(_hash(rows) <= threshold))
         held += len(pool[-1].number)
         if held > 4 * most:
             pool = [_smallest(_joined(pool), most)]
-            held, threshold = most, _hash(pool[0].number).max()
+            held, threshold = most, _hash(pool[0]).max()
     if not pool:
         raise InvalidInput("The log has no rows.")
-    return Sample(_smallest(_joined(pool), most), kept, seen)
+    prices = {name: (float(low[i]), float(high[i])) for name, i in names.places.items()}
+    return Sample(_smallest(_joined(pool), most), kept, seen, prices)
 
 
-def _joined(pool: list[Rows]) -> Rows:
+def _joined(pool: list[TwinRows]) -> TwinRows:
     columns = {
-        f.name: np.concatenate([getattr(rows, f.name) for rows in pool]) for f in fields(Rows) if f.name != "seen"
+        f.name: np.concatenate([getattr(rows, f.name) for rows in pool]) for f in fields(TwinRows) if f.name != "seen"
     }
-    return Rows(**columns, seen=sum(rows.seen for rows in pool))
+    return TwinRows(**columns, seen=sum(rows.seen for rows in pool))
 
 
-def _smallest(rows: Rows, most: int) -> Rows:
+def _smallest(rows: TwinRows, most: int) -> TwinRows:
     if len(rows.number) <= most:
         return rows
-    chosen = np.argpartition(_hash(rows.number), most - 1)[:most]
+    chosen = np.argpartition(_hash(rows), most - 1)[:most]
     return rows.take(np.sort(chosen))
 
 
-def _hash(number: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64 (Steele, Lea and Flood, 2014) of a row's number."""
-    with np.errstate(over="ignore"):
-        x = (number.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
+def _hash(rows: TwinRows) -> npt.NDArray[np.uint64]:
+    hashed: npt.NDArray[np.uint64] = row_hash(rows.number, PURPOSE)
+    return hashed
 
 
-def by_weight(rows: Rows, size: int) -> Rows:
+def by_weight(rows: TwinRows, size: int) -> TwinRows:
     """Rows repeated in proportion to their weights, so that drawing them evenly is drawing them by weight.
 
     Row i is taken floor or ceil of size w_i / sum(w) times (systematic resampling).
@@ -172,18 +193,11 @@ def by_weight(rows: Rows, size: int) -> Rows:
     return rows.take(np.searchsorted(ends, points, side="right").clip(max=len(ends) - 1))
 
 
-def segment_index(words: Words) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+def segment_index(words: Words) -> tuple[tuple[str, ...], Index]:
     """The segments' names, sorted, and the number of each row's."""
-    told = np.array(["(missing)" if word is None else str(word) for word in words], dtype=object)
-    names, index = np.unique(told, return_inverse=True)
-    if len(names) > MOST_SEGMENTS:
-        raise InvalidInput(f"There are {len(names):,} segments, more than {MOST_SEGMENTS:,}: is the column an id?")
-    return tuple(names.tolist()), index.astype(np.int64)
-
-
-def weights_of(model: Any, weights: str | None) -> str | None:
-    """The column of the weights: the one named, or the model's; a model with weights needs one."""
-    column = getattr(model, "weights_", None) if weights is None else weights
-    if column is None and abs(model.weight_ - model.records_) > 1e-9 * model.records_:
-        raise InvalidInput("The model was fitted with weights: name their column of the log, as weights (--weights).")
-    return column
+    names = Names("The segment")
+    index = names.index(words)
+    ordered = sorted(names.places)
+    rank = np.empty(len(ordered), dtype=np.int64)
+    rank[[names.places[name] for name in ordered]] = np.arange(len(ordered))
+    return tuple(ordered), rank[index]

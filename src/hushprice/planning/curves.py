@@ -8,54 +8,57 @@ from typing import Any
 import numpy as np
 
 from hushprice.errors import Array
+from hushprice.logs.diagnostics import spread
+from hushprice.logs.findings import at_ends
 from hushprice.markets.twin import Twin
+from hushprice.plots.planning import Band
 
-CUSTOMERS, DRAWS, PRICES = 2_000, 200, 41
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """A mean over customers at each price: by the fitted theta, and its 95% band over draws of theta."""
-
-    price: Array
-    mean: Array
-    low: Array
-    high: Array
+CUSTOMERS, PRICES = 10_000, 41
+NAMED = 5  # segments that a text names at most
 
 
-def curves(twin: Twin, *, worth: float = 1.0, seed: int = 0) -> tuple[Curve, Curve]:
-    """Demand and revenue a customer, if everyone were quoted the same price.
+def curves(twin: Twin, *, worth: float = 1.0) -> tuple[Band, Band]:
+    """Demand and revenue a customer, if everyone were quoted the same price, over at most 10 000 of the customers.
 
-    Over at most 2 000 of the twin's customers and 200 draws of theta; without a covariance the bands have no width.
+    Bands are by the delta method, as those of a fit: of the mean of c psi'(eta), with c = 1 or worth (p - cost),
+
+        d/dalpha = mean of c psi'' z,    d/dbeta = -p d/dalpha
+
+    Without a covariance they have no width.
     """
-    rng = np.random.default_rng(seed)
     n = len(twin.contexts.rows)
-    who = np.arange(n) if n <= CUSTOMERS else np.sort(rng.choice(n, CUSTOMERS, replace=False))
-    z, cost = twin.contexts.rows[who], twin.costs[who]
-    price = np.linspace(*twin.prices, PRICES)
-    thetas = [twin.theta, *(_draws(twin, rng))]
-    demand, revenue = np.empty((len(thetas), PRICES)), np.empty((len(thetas), PRICES))
-    for i, theta in enumerate(thetas):
-        a, b = z @ theta[: twin.dim], z @ theta[twin.dim :]
-        mean = twin.family.mean(a[:, None] - b[:, None] * price)
-        demand[i] = mean.mean(axis=0)
-        revenue[i] = worth * (mean * (price - cost[:, None])).mean(axis=0)
-    return _curve(price, demand), _curve(price, revenue)
+    who = np.sort(np.random.default_rng(0).permutation(n)[:CUSTOMERS])
+    price, z = np.linspace(*twin.prices, PRICES), twin.contexts.rows[who]
+    margin = worth * (price - twin.costs[who, None])
+    return _band(twin, z, price, np.ones_like(margin)), _band(twin, z, price, margin)
 
 
-def _draws(twin: Twin, rng: np.random.Generator) -> list[Array]:
-    return [] if twin.covariance is None else [twin.truth(rng).theta for _ in range(DRAWS)]
+def _band(twin: Twin, z: Array, price: Array, each: Array) -> Band:
+    """The mean over customers of ``each`` times demand."""
+    eta = (z @ twin.alpha)[:, None] - (z @ twin.beta)[:, None] * price
+    mean = (each * twin.family.mean(eta)).mean(axis=0)
+    slope = (each * twin.family.curvature(eta)).T @ z / len(z)
+    S = np.zeros((2 * twin.dim, 2 * twin.dim)) if twin.covariance is None else twin.covariance
+    reach = 1.96 * np.array([spread(row, S) for row in np.hstack([slope, -price[:, None] * slope])])
+    return Band(price, mean, mean - reach, mean + reach)
 
 
-def _curve(price: Array, values: Array) -> Curve:
-    drawn = values[1:] if len(values) > 1 else values
-    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
-    return Curve(price, values[0], low, high)
+def allowed_prices(twin: Twin) -> str:
+    """The prices allowed, in words."""
+    ranges = twin.ranges()
+    if len(ranges) == 1:
+        told = "{:g} to {:g}".format(*next(iter(ranges.values())))
+    else:
+        told = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in list(ranges.items())[:NAMED])
+    more = f" and {len(ranges) - NAMED} more segments" if len(ranges) > NAMED else ""
+    ladder = f", on a ladder of {len(twin.rules.ladder)} prices" if twin.rules and twin.rules.ladder else ""
+    step = twin.rules.largest_step if twin.rules else None
+    return f"{told}{more}{ladder}{'' if step is None else f', in steps of at most {step:g}'}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentPrices:
-    """Customers of a segment: their share, mean price today and by the model, demand and revenue a customer at both."""
+    """Customers of a segment: their share, prices today, by the model and allowed, demand and revenue a customer."""
 
     segment: str
     share: float
@@ -63,6 +66,8 @@ class SegmentPrices:
     best: float
     best_low: float
     best_high: float
+    lowest: float
+    highest: float
     at_end: float
     demand_today: float
     demand_best: float
@@ -77,6 +82,7 @@ class SegmentPrices:
             "price today": self.today,
             "model's price": self.best,
             "nine of ten": f"{self.best_low:.4g} to {self.best_high:.4g}",
+            "allowed": f"{self.lowest:.4g} to {self.highest:.4g}",
             "at an end": f"{self.at_end:.0%}",
             "demand today": self.demand_today,
             "demand then": self.demand_best,
@@ -92,7 +98,6 @@ def segment_prices(twin: Twin, *, worth: float = 1.0) -> list[SegmentPrices]:
     demand = {name: twin.family.mean(a - b * price) for name, price in (("today", today), ("best", best))}
     revenue = {name: worth * demand[name] * (price - twin.costs) for name, price in (("today", today), ("best", best))}
     lowest, highest = twin.ends()
-    at_end = (best <= lowest) | (best >= highest)
     groups: dict[str, Any] = {"everyone": np.ones(len(best), dtype=bool)}
     if index is not None and len(twin.segments) > 1:
         groups |= {name: index == i for i, name in enumerate(twin.segments) if (index == i).any()}
@@ -102,7 +107,9 @@ def segment_prices(twin: Twin, *, worth: float = 1.0) -> list[SegmentPrices]:
         made.append(
             SegmentPrices(
                 segment=name, share=float(rows.mean()), today=float(today[rows].mean()), best=float(best[rows].mean()),
-                best_low=float(low), best_high=float(high), at_end=float(at_end[rows].mean()),
+                best_low=float(low), best_high=float(high),
+                lowest=float(lowest[rows].min()), highest=float(highest[rows].max()),
+                at_end=sum(at_ends(best[rows], lowest[rows], highest[rows])),
                 demand_today=float(demand["today"][rows].mean()), demand_best=float(demand["best"][rows].mean()),
                 revenue_today=float(revenue["today"][rows].mean()), revenue_best=float(revenue["best"][rows].mean()),
             )

@@ -7,8 +7,10 @@ prices and L_r(option) the regret of an option, both times ``worth``:
     gain      L_r(today) - L_r(option)
     privacy   L_r(option) - L_r(the same policy without privacy)
 
-Differences are paired by replication. Intervals are 95% t intervals of the mean over replications; ``usual`` is where
-nine of ten replications lie, which is what may happen to the seller and not how well we know the mean.
+Differences are paired by replication. Intervals are 95% t intervals of the mean over replications, which shrink as more
+are run. What the data leave open shows in the spread of the replications, each with a truth of its own: ``usual`` is
+where nine of ten of them lie, and ``probability`` the share with a gain. How well so few replications know that share
+is told by ``chances``, the bounds of Clopper and Pearson (1934).
 """
 
 from __future__ import annotations
@@ -22,7 +24,27 @@ from scipy import stats
 from hushprice.errors import Array
 
 LEVEL = 0.95
+BLANK = "\u00a0"  # that does not break
 Kind = Literal["today", "model", "learning", "private", "opt-out"]
+
+
+def factor(n: int) -> float:
+    """Standard errors from the mean of n values to the ends of its 95% interval, by Student's t; NaN for one value.
+
+    >>> round(factor(3), 2), round(factor(1_000), 2)
+    (4.3, 1.96)
+    """
+    return float(stats.t.ppf(0.5 + LEVEL / 2, n - 1)) if n > 1 else float("nan")
+
+
+def share_bounds(wins: int, n: int) -> tuple[float, float]:
+    """Bounds of a probability that was met ``wins`` times in n, each wrong 1 time in 20 at most.
+
+    >>> [round(bound, 2) for bound in share_bounds(2, 2)], [round(bound, 2) for bound in share_bounds(40, 40)]
+    ([0.22, 1.0], [0.93, 1.0])
+    """
+    low = float(stats.beta.ppf(1.0 - LEVEL, wins, n - wins + 1)) if wins else 0.0
+    return low, float(stats.beta.ppf(LEVEL, wins + 1, n - wins)) if wins < n else 1.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +64,7 @@ class Interval:
         """From one value a replication."""
         sample = np.asarray(values, dtype=np.float64)
         n, mean = len(sample), float(sample.mean())
-        reach = float(stats.t.ppf(0.5 + LEVEL / 2, n - 1) * sample.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+        reach = factor(n) * float(sample.std(ddof=1)) / n**0.5 if n > 1 else float("nan")
         return cls(mean, mean - reach, mean + reach)
 
     def __repr__(self) -> str:
@@ -52,6 +74,22 @@ class Interval:
     def positive(self) -> bool:
         """Whether it lies above 0."""
         return self.low > 0.0
+
+
+def money(value: float, currency: str = "") -> str:
+    """An amount, with as many digits as matter; it does not break over lines."""
+    size = abs(value)
+    digits = (
+        f"{size:,.0f}"
+        if size >= 100
+        else f"{size:.1f}"
+        if size >= 10
+        else f"{size:.2f}"
+        if size >= 0.1
+        else f"{size:.2g}"
+    )
+    sign = "-" if value < 0 and float(digits.replace(",", "")) else ""
+    return f"{sign}{currency.replace(' ', BLANK)}{digits}"
 
 
 def paired(first: Array, second: Array) -> Array:
@@ -122,6 +160,11 @@ class Line:
         return None if self.wins is None else self.wins / self.replications
 
     @property
+    def chances(self) -> tuple[float, float] | None:
+        """Bounds of the probability of a gain."""
+        return None if self.wins is None else share_bounds(self.wins, self.replications)
+
+    @property
     def privacy(self) -> Interval | None:
         """The price of privacy."""
         return None if self.partner is None else Interval.of(paired(self.losses, self.partner))
@@ -135,7 +178,9 @@ class Line:
         for name, interval in (("revenue", self.revenue), ("loss", self.loss), ("gain", self.gain)):
             plain |= _told(name, interval)
         low, high = self.usual or (None, None)
+        least, most = self.chances or (None, None)
         plain |= {"gain_5": low, "gain_95": high, "probability_of_gain": self.probability}
+        plain |= {"probability_of_gain_low": least, "probability_of_gain_high": most}
         return plain | {"experiments": self.experiments} | _told("price_of_privacy", self.privacy)
 
 

@@ -3,12 +3,14 @@
     today's prices              simulation.Today
     the model's prices          clairvoyant: by the fitted theta, no more learning, while the truth is drawn around it
     learning                    from nothing, as they would go live without the log
-    etc-ldp, epsilon            the same under local differential privacy, from nothing
+    etc-ldp, epsilon            the same under local differential privacy, from nothing (or nearly: see below)
     etc-ldp from the log        centred at the fitted theta, in a ball that holds the truth with about 99%
     etc-ldp-mixed, opt-out      a share of customers refuse to send raw records and report privately
 
 What a private policy must be told a seller can know: z_max is the 99% quantile of |z| in the log (who exceeds it is
-clipped), and for counts and amounts demand_max is the largest demand the model predicts for anyone.
+clipped), and for counts and amounts demand_max is the largest demand the model predicts for anyone. Theta is a ball
+around 0 of the usual radius, or of twice |theta| where that is larger: so much even "from nothing" takes from the fit.
+A private policy cannot keep to a largest step between quotes: where the rules have one, no private options are made.
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ TODAY, MODEL = "today's prices", "the model's prices"
 LEARNING = ("etc", "etc-doubling", "mle-cycle", "semi-myopic")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 OPT_OUT = (0.0, 0.25, 0.5, 0.75, 1.0)
-PARTNER = "etc"  # what etc-ldp and etc-ldp-mixed are without privacy
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,7 +50,9 @@ class Option:
     @property
     def partner(self) -> str | None:
         """The label of the same policy without privacy."""
-        return PARTNER if self.kind in ("private", "opt-out") else None
+        if self.kind not in ("private", "opt-out"):
+            return None
+        return "etc-doubling" if split(self.word)[0].endswith("-doubling") else "etc"
 
 
 def options(
@@ -71,16 +74,22 @@ def options(
             raise InvalidInput(f"An {name} is named twice.")
     if "clairvoyant" in (split(word)[0] for word in words):
         raise InvalidInput("The plan has the model's prices already: leave out clairvoyant.")
-    if (epsilons or shares) and PARTNER not in words:
-        words.insert(0, PARTNER)
-    today = Option(label=TODAY, kind="today", word="today", policy=Today(), market=twin)
+    given = [_option(twin, horizon, word, _kind(word), word) for word in words]
+    if not stepwise(twin):
+        given += [one for e in epsilons for one in _private(twin, horizon, e)]
+        given += [_mixed(twin, horizon, share, epsilon) for share in shares]
+    partners = dict.fromkeys(one.partner for one in given if one.partner is not None and one.partner not in words)
     return [
-        today,
+        Option(label=TODAY, kind="today", word="today", policy=Today(), market=twin),
         _option(twin, horizon, MODEL, "model", "clairvoyant"),
-        *(_option(twin, horizon, word, _kind(word), word) for word in words),
-        *(one for e in epsilons for one in _private(twin, horizon, e)),
-        *(_mixed(twin, horizon, share, epsilon) for share in shares),
+        *(_option(twin, horizon, word, "learning", word) for word in partners),
+        *given,
     ]
+
+
+def stepwise(twin: Twin) -> bool:
+    """Whether the rules have a largest step, which no private policy can keep to."""
+    return twin.rules is not None and twin.rules.largest_step is not None
 
 
 def _kind(word: str) -> Kind:
@@ -120,9 +129,14 @@ def _settings(twin: Twin) -> str:
 
 
 def _wide(twin: Twin) -> str:
+    radius = wide_radius(twin)
+    return "" if radius is None else f",radius={radius:.3g}"
+
+
+def wide_radius(twin: Twin) -> float | None:
     """A radius for Theta around 0, if the usual one could not hold the fitted theta twice over."""
     size, usual = 2.0 * float(np.linalg.norm(twin.theta)), 2.0 * math.sqrt(2.0 * twin.dim)
-    return f",radius={size:.3g}" if size > usual else ""
+    return size if size > usual else None
 
 
 def usual_norm(twin: Twin) -> float:

@@ -15,9 +15,9 @@ import numpy as np
 from hushprice.errors import Array, HushpriceError, InvalidInput, finite, positive_int
 from hushprice.files import without_nan
 from hushprice.markets.twin import Twin
-from hushprice.planning.curves import SegmentPrices, segment_prices
+from hushprice.planning.curves import SegmentPrices, allowed_prices, segment_prices
 from hushprice.planning.lines import Line
-from hushprice.planning.options import EPSILONS, LEARNING, OPT_OUT, Option, options
+from hushprice.planning.options import EPSILONS, LEARNING, OPT_OUT, Option, options, stepwise
 from hushprice.planning.recommendation import Recommendation, Situation, recommend
 from hushprice.simulation import Piece, Result, check_pair, csv_text, rounds_of, run_pieces, workers_of
 from hushprice.simulation.engine import Outcome
@@ -86,18 +86,15 @@ class Plan:
     @property
     def situation(self) -> Situation:
         """What is known besides the results."""
-        twin, best, (lowest, highest) = self.twin, self.twin.best_prices(), self.twin.ends()
-        check = twin.about.check
+        twin, check = self.twin, self.twin.about.check
         return Situation(
             horizon=self.horizon,
             currency=self.currency,
-            prices=(float(lowest.min()), float(highest.max())),
-            seen=twin.about.seen,
-            findings=twin.about.findings,
-            at_low=float((best <= lowest).mean()),
-            at_high=float((best >= highest).mean()),
+            allowed=allowed_prices(twin),
+            findings=twin.findings,
             uncertain=twin.covariance is not None,
             check=None if check is None else check.holds,
+            stepwise=stepwise(twin),
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -171,6 +168,8 @@ def plan(
     "etc-doubling"; epsilons: privacy levels of etc-ldp; opt_out: shares of customers who refuse to send raw records, at
     ``epsilon``; replications: each with customers and, where the twin is uncertain, a truth of its own (the private
     options take the first half of them, as they are slow); worth: money for one unit of price; currency: its sign.
+
+    Where the rules have a largest step there are no private options, as no private policy can keep to it.
     """
     if not isinstance(twin, Twin):
         raise InvalidInput(f"plan needs a twin, made by hushprice.markets.twin, got {type(twin).__name__}.")

@@ -1,56 +1,63 @@
 """What to run, in words that say how sure they are.
 
 Of today's prices, the model's prices and the policies that learn, the one that loses least is best; those that a paired
-95% interval cannot tell from it are as good, and of these the simplest is taken: today's prices before the model's
-before learning. Then
+95% interval over these replications cannot tell from it are as good, and of these the simplest is taken: today's prices
+before the model's before learning. Then
 
     stop      the model must not be used: keep today's prices and experiment
     keep      nothing earns more than today's prices
-    unclear   something seems to earn more, but today's prices are among those as good, or it is a gain in fewer than
-              four of five replications
-    widen     there is a gain, but its prices are the end of the range or beyond those seen: experiment there first
+    unclear   something seems to earn more, but these replications cannot tell it from today's prices, or do not show
+              that it is a gain with a probability of four fifths (lower bound of Clopper and Pearson)
+    widen     there is a gain, but its prices are ends of the range or beyond those seen, or the price effect is not
+              sure: experiment first
     run       run it
+
+Two doubts are kept apart. More replications tell better what the model implies; what the log leaves open stays, and
+shows in the share of replications with a gain, as each draws another truth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from hushprice.errors import InvalidInput
-from hushprice.planning.lines import Interval, Line, paired
+from hushprice.logs import Finding
+from hushprice.planning.lines import Interval, Line, money, paired, share_bounds
 
 Verdict = Literal["run", "keep", "unclear", "widen", "stop"]
-LIKELY = 0.8  # share of replications with a gain, from which it is acted on
-MANY = 0.5  # share of customers priced at an end of the range, from which the range decides and not demand
+LIKELY = 0.8  # probability of a gain, from which it is acted on
 SIMPLEST = ("today", "model", "learning")
-EDGE = ("boundary-optimum", "rising-demand", "extrapolation")
+EDGE = ("unsure-price-effect", "rising-demand", "boundary-optimum", "extrapolation")
+KEEP = "Keep today's prices: nothing tried here earns more."
+STOP = (
+    "Do not set prices from this model. Keep today's prices, and run an experiment that varies prices whoever the "
+    "customer is."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
     """What is known besides the results.
 
-    horizon: customers; prices: the range allowed; seen: the prices in the log; findings: of the model, as plain data;
-    at_low, at_high: share of customers whose best price is that end of the range; uncertain: whether the truth was
-    drawn anew in each replication; check: whether the twin's replay of the log holds, if it was made.
+    horizon: customers; allowed: the prices allowed, in words; findings: of the twin; uncertain: whether the truth was
+    drawn anew in each replication; check: whether the twin's replay of the log holds, if it was made; stepwise: whether
+    a largest step kept private options out.
     """
 
     horizon: int
     currency: str = ""
-    prices: tuple[float, float]
-    seen: tuple[float, float]
-    findings: Sequence[Mapping[str, str]] = ()
-    at_low: float = 0.0
-    at_high: float = 0.0
+    allowed: str
+    findings: Sequence[Finding] = ()
     uncertain: bool = True
     check: bool | None = None
+    stepwise: bool = False
 
     def money(self, value: float) -> str:
         """An amount in the currency.
 
-        >>> Situation(horizon=1, prices=(0, 1), seen=(0, 1), currency="$").money(-1234.5)
+        >>> Situation(horizon=1, allowed="0 to 1", currency="$").money(-1234.5)
         '-$1,234'
         """
         return money(value, self.currency)
@@ -61,38 +68,28 @@ class Situation:
         return f"{self.money(value)} over {self.horizon:,} customers ({each} per 1,000)"
 
     @property
-    def on_edge(self) -> bool:
-        """Whether the range decides the price rather than demand."""
-        return self.at_low + self.at_high > MANY or any(f["code"] in EDGE for f in self.findings)
+    def edge(self) -> Finding | None:
+        """Why best prices cannot be relied on without a wider experiment, if there is such a finding."""
+        return next((f for code in EDGE for f in self.findings if f.code == code and f.severity == "care"), None)
+
+    @property
+    def replications(self) -> str:
+        """What a replication is, in a few words."""
+        return "each with another truth that the log allows" if self.uncertain else "each with other customers"
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A verdict, the option it is about, a headline, and the reasons and caveats as paragraphs."""
+    """A verdict, the option it is about, a headline, the reasons as paragraphs, and caveats as findings."""
 
     verdict: Verdict
     choice: str
     headline: str
     reasons: tuple[str, ...]
-    caveats: tuple[str, ...]
+    caveats: tuple[Finding, ...]
 
     def __str__(self) -> str:
-        return "\n\n".join([self.headline, *self.reasons, *(f"Caveat: {text}" for text in self.caveats)])
-
-
-def money(value: float, currency: str = "") -> str:
-    """An amount, with as many digits as matter."""
-    size = abs(value)
-    digits = (
-        f"{size:,.0f}"
-        if size >= 100
-        else f"{size:.1f}"
-        if size >= 10
-        else f"{size:.2f}"
-        if size >= 0.1
-        else f"{size:.2g}"
-    )
-    return f"{'-' if value < 0 and float(digits.replace(',', '')) else ''}{currency}{digits}"
+        return "\n\n".join([self.headline, *self.reasons, *(f"Caveat: {caveat.text}" for caveat in self.caveats)])
 
 
 def recommend(lines: Sequence[Line], now: Situation) -> Recommendation:
@@ -101,7 +98,7 @@ def recommend(lines: Sequence[Line], now: Situation) -> Recommendation:
     if not runs or not any(one.kind == "today" for one in runs):
         raise InvalidInput("A recommendation needs today's prices among the options.")
     today, best = next(one for one in runs if one.kind == "today"), runs[0]
-    choice = _simplest([one for one in runs if not _worse(one, best).positive])
+    choice = _simplest([one for one in runs if not _ahead(best, one).positive])
     verdict = _verdict(best, choice, now)
     chosen = today if verdict in ("keep", "unclear", "stop") else choice
     seeming = choice if choice is not today else best
@@ -111,13 +108,13 @@ def recommend(lines: Sequence[Line], now: Situation) -> Recommendation:
         *_learning(lines, now),
         *_privacy(lines, now),
     ]
-    headline = _HEADLINES[verdict](choice, best, now)
+    headline = _headline(verdict, seeming, now)
     return Recommendation(verdict, chosen.label, headline, tuple(reasons), tuple(_caveats(verdict, today, now)))
 
 
-def _worse(one: Line, best: Line) -> Interval:
-    """How much more it loses."""
-    return Interval.of(paired(one.losses, best.losses))
+def _ahead(one: Line, other: Line) -> Interval:
+    """How much less the first loses."""
+    return Interval.of(paired(other.losses, one.losses))
 
 
 def _simplest(lines: Sequence[Line]) -> Line:
@@ -126,64 +123,47 @@ def _simplest(lines: Sequence[Line]) -> Line:
 
 
 def _verdict(best: Line, choice: Line, now: Situation) -> Verdict:
-    if any(finding["severity"] == "stop" for finding in now.findings):
+    if any(finding.severity == "stop" for finding in now.findings):
         return "stop"
-    if choice.kind == "today":
+    gain, chances = choice.gain, choice.chances
+    if gain is None or chances is None:
         return "keep" if best.kind == "today" else "unclear"
-    gain, probability = choice.gain, choice.probability
-    if gain is None or probability is None or not gain.positive or probability < LIKELY:
+    if not gain.positive or chances[0] < LIKELY:
         return "unclear"
-    return "widen" if now.on_edge else "run"
+    return "run" if now.edge is None else "widen"
 
 
-def _run(choice: Line, best: Line, now: Situation) -> str:
-    assert choice.gain is not None
-    verb = "they earn" if choice.kind == "model" else "it earns"
-    return f"Run {_named(choice)}: {verb} {now.both(choice.gain.mean)} more than today's prices."
-
-
-def _keep(choice: Line, best: Line, now: Situation) -> str:
-    return "Keep today's prices: nothing tried here earns more."
-
-
-def _unclear(choice: Line, best: Line, now: Situation) -> str:
-    other = best if choice.kind == "today" else choice
-    return (
-        f"Keep today's prices for now: there is not enough evidence to change them. The data cannot tell "
-        f"{_named(other)} from today's prices with confidence."
-    )
-
-
-def _widen(choice: Line, best: Line, now: Situation) -> str:
-    low, high = now.prices
-    end = f"above {high:g}" if now.at_high >= now.at_low else f"below {low:g}"
-    if now.at_low + now.at_high > MANY:
-        share = max(now.at_low, now.at_high)
+def _headline(verdict: Verdict, one: Line, now: Situation) -> str:
+    """What to do, about the option that seems best."""
+    if verdict in ("keep", "stop") or one.gain is None:
+        return STOP if verdict == "stop" else KEEP
+    if verdict == "unclear":
+        return f"Keep today's prices for now: there is not enough evidence to change them. {_doubt(one, now)}"
+    if verdict == "widen" and now.edge is not None:
         return (
-            f"Widen the price experiment before you rely on new prices. For {share:.0%} of customers the best price is "
-            f"the end of the range they may be quoted (overall {low:g} to {high:g}): the data do not show where "
-            f"revenue turns, so test prices {end} with care. If you cannot go there, what earns most within the range: "
-            f"{_named(choice)}."
+            f"Widen the price experiment before you rely on new prices. {now.edge.text} Of what was tried within the "
+            f"prices allowed ({now.allowed}), {_named(one)} {_verb(one, 'earn')} most."
         )
-    return (
-        f"Widen the price experiment before you rely on new prices: the best ones rest on what the log does not show "
-        f"(prices seen: {now.seen[0]:g} to {now.seen[1]:g}; allowed: {low:g} to {high:g}). {_capital(_named(choice))} "
-        f"within the range would be the candidate."
-    )
+    pronoun = "they" if one.kind == "model" else "it"
+    return f"Run {_named(one)}: {pronoun} {_verb(one, 'earn')} {now.both(one.gain.mean)} more than today's prices."
 
 
-def _stop(choice: Line, best: Line, now: Situation) -> str:
-    return (
-        "Do not set prices from this model. Keep today's prices, and run an experiment that varies prices whoever the "
-        "customer is."
-    )
-
-
-_HEADLINES = {"run": _run, "keep": _keep, "unclear": _unclear, "widen": _widen, "stop": _stop}
+def _doubt(one: Line, now: Situation) -> str:
+    """Whether the log or the replications leave it open."""
+    assert one.wins is not None
+    n, name = one.replications, _named(one)
+    if share_bounds(one.wins, n)[1] >= LIKELY:
+        return f"These {n} replications cannot tell {name} from today's prices for sure: run more of them."
+    return f"{_capital(name)} {_verb(one, 'earn')} more in only {one.wins} of {n} replications, {now.replications}."
 
 
 def _named(line: Line) -> str:
     return line.label if line.kind in ("today", "model") else f"the policy {line.label}"
+
+
+def _verb(line: Line, verb: str) -> str:
+    """Prices earn, a policy earns."""
+    return verb if line.kind in ("today", "model") else f"{verb}s"
 
 
 def _capital(text: str) -> str:
@@ -196,42 +176,43 @@ def _gain(one: Line, today: Line, now: Situation) -> list[str]:
     if gain is None or usual is None or wins is None:
         return []
     share = 100.0 * gain.mean / today.revenue.mean if today.revenue.mean else float("nan")
-    verb = ("gain" if gain.mean >= 0 else "lose") + ("" if one.kind == "model" else "s")
-    first = (
-        f"{_capital(_named(one))} {verb} {now.both(abs(gain.mean))} against today's prices, {share:+.1f}% of their "
-        f"revenue; 95% interval of the mean {now.money(gain.low)} to {now.money(gain.high)}. It is a gain in {wins} of "
-        f"{one.replications} replications ({_sure(wins, one.replications)}), and in nine of ten it lies between "
+    verb = _verb(one, "gain" if gain.mean >= 0 else "lose")
+    return [
+        f"{_capital(_named(one))} {verb} {now.both(abs(gain.mean))} against "
+        f"today's prices, {share:+.1f}% of their revenue, on average over {one.replications} replications, "
+        f"{now.replications}; 95% interval of this average {now.money(gain.low)} to {now.money(gain.high)}. It is a "
+        f"gain in {wins} of {one.replications} ({_sure(wins, one.replications)}), and in nine of ten it lies between "
         f"{now.money(usual[0])} and {now.money(usual[1])}."
-    )
-    return [first]
+    ]
 
 
 def _sure(wins: int, n: int) -> str:
-    share = wins / n
-    words = (
-        (0.95, "sure, as far as the model goes"),
-        (LIKELY, "likely"),
-        (0.6, "not sure"),
-        (0.4, "a toss-up"),
-    )
-    return next((word for least, word in words if share >= least), "unlikely")
+    """How probable a gain is, in words that hold for its bounds and not for the share seen alone."""
+    (low, high), share = share_bounds(wins, n), wins / n
+    words = ((0.95, "sure, as far as the model goes"), (0.9, "very likely"), (LIKELY, "likely"))
+    if low >= LIKELY:
+        return next(word for least, word in words if low >= least)
+    if share >= LIKELY:
+        return "too few to be sure"
+    return "unlikely" if high < 0.5 else "a toss-up" if share <= 0.6 else "not sure"
 
 
 def _runner_up(one: Line, runs: Sequence[Line], now: Situation) -> list[str]:
     others = [other for other in runs if other is not one and other.kind != "today"]
     if not others:
         return []
-    other = others[0]
-    gap = Interval.of(paired(other.losses, one.losses))
-    if gap.low <= 0.0 <= gap.high or gap.low != gap.low:
+    other, gap = others[0], _ahead(one, others[0])
+    between = f"{now.money(gap.low)} to {now.money(gap.high)}"
+    if not (gap.low > 0.0 or gap.high < 0.0):
         return [
-            f"The data cannot tell {_named(other)} from {_named(one)}: the difference is {now.money(gap.mean)}, 95% "
-            f"interval {now.money(gap.low)} to {now.money(gap.high)}. The simpler one is preferred."
+            f"These {min(one.replications, other.replications)} replications cannot tell {_named(other)} from "
+            f"{_named(one)}: on average the difference is {now.money(gap.mean)}, 95% interval {between}. The simpler "
+            f"one is preferred; more replications would tell."
         ]
-    word = "ahead of" if gap.mean > 0 else "behind"
+    verb, word = "are" if one.kind in ("today", "model") else "is", "ahead of" if gap.mean > 0 else "behind"
     return [
-        f"It is {now.both(abs(gap.mean))} {word} the next best, {_named(other)} (95% interval "
-        f"{now.money(gap.low)} to {now.money(gap.high)})."
+        f"{_capital(_named(one))} {verb} {now.both(abs(gap.mean))} {word} the next best, {_named(other)} (95% interval "
+        f"of this average {between})."
     ]
 
 
@@ -279,15 +260,34 @@ def _everyone(line: Line) -> str:
     return " (it experiments with everyone)" if line.experiments > 0.999 else ""
 
 
-def _caveats(verdict: Verdict, today: Line, now: Situation) -> list[str]:
-    told = [finding["text"] for finding in now.findings if finding["severity"] in ("stop", "care")]
-    if now.check is None:
-        told.append("The twin was not checked against the log.")
-    elif not now.check:
-        told.append("The twin fails to reproduce the log in some respect; see its self-check. Read amounts with care.")
-    if not now.uncertain:
-        told.append("The truth was not drawn: all this takes the fitted model for certain and is too sure of itself.")
-    if today.loss.mean < 0.0:
-        told.append("Today's prices leave the allowed range and earn more there than the best price within it.")
-    told.append("Demand is taken to stay as in the log: no competitors that react, no customers that wait or tell.")
-    return told
+def _caveats(verdict: Verdict, today: Line, now: Situation) -> list[Finding]:
+    """What to be careful about, but for what the headline says."""
+    said = now.edge if verdict == "widen" else None
+    told = [finding for finding in now.findings if finding.severity != "note" and finding is not said]
+    own = (
+        (now.check is None, "not-checked", "The twin was not checked against the log."),
+        (
+            now.check is False,
+            "check-fails",
+            "The twin fails to reproduce the log in some respect; see its self-check. Read amounts with care.",
+        ),
+        (
+            not now.uncertain,
+            "truth-not-drawn",
+            "The truth was not drawn: all this takes the fitted model for certain and is too sure of itself.",
+        ),
+        (
+            today.loss.mean < 0.0,
+            "today-outside",
+            "Today's prices leave the allowed range and earn more there than the best price within it.",
+        ),
+        (
+            now.stepwise,
+            "no-private-options",
+            "Private policies are left out, as they cannot keep to a largest step: the last price would have to leave "
+            "the device. Give the segments narrower ranges instead to see what privacy costs.",
+        ),
+    )
+    stays = "Demand is taken to stay as in the log: no competitors that react, no customers that wait or tell."
+    told += [Finding(code, "care", text) for holds, code, text in own if holds]
+    return [*told, Finding("demand-stays", "note", stays)]

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushprice.planning.curves import Curve, curves
-from hushprice.planning.lines import Interval, Line
-from hushprice.planning.options import confidence_radius, usual_norm
-from hushprice.planning.recommendation import money
+from hushprice.planning.curves import allowed_prices, curves
+from hushprice.planning.lines import BLANK, Interval, Line, factor, money
+from hushprice.planning.options import confidence_radius, largest_demand, usual_norm, wide_radius
 from hushprice.plots import Picture, Section, Table, page
 from hushprice.plots.planning import (
-    Band,
     Bar,
     Path,
     PricePair,
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
     from hushprice.planning.plan import Plan
 
 COLOUR = {"today": None, "model": 0, "learning": 2, "private": 1}
-BLANK, HYPHEN = "\u00a0", "\u2011"  # that do not break
+HYPHEN = "\u2011"  # that does not break
 SEGMENTS = 15  # drawn at most
 GROUPS = 12  # of a comparison shown at most
 
@@ -47,9 +44,7 @@ def page_of(plan: Plan) -> str:
         _check(plan),
         _assumptions(plan),
     ]
-    text = page(f"A pricing plan for {plan.twin.about.log}", told.headline, sections)
-    sign = escape(plan.currency)
-    return text.replace(sign, sign.replace(" ", BLANK)) if len(sign.strip()) < len(sign) > 1 else text
+    return page(f"A pricing plan for {plan.twin.about.log}", told.headline, sections)
 
 
 def pictures(plan: Plan) -> dict[str, Picture]:
@@ -60,7 +55,7 @@ def pictures(plan: Plan) -> dict[str, Picture]:
 
 def _recommendation(plan: Plan) -> Section:
     told = plan.recommendation
-    text = [*told.reasons, *(f"Caveat: {caveat}" for caveat in told.caveats)]
+    text = [*told.reasons, *(f"Caveat: {caveat.text}" for caveat in told.caveats)]
     return Section("What to do", "recommendation", text=text)
 
 
@@ -101,7 +96,8 @@ def _amount(interval: Interval | None) -> str:
 def _table(plan: Plan) -> Section:
     full = max(line.replications for line in plan.lines)
     text = (
-        f"Money over {plan.horizon:,} customers, means over replications with 95% intervals. Every option sells to the "
+        f"Money over {plan.horizon:,} customers, means over replications with 95% intervals, which shrink as more are "
+        f"run; what the log leaves open shows in how often there is a gain. Every option sells to the "
         f"same customers; differences are paired. Revenue is net of cost. Lost is what knowing demand would have "
         f"earned more. Experiments is the share of customers whose price was bent to learn. {full} replications, half "
         f"as many of the private options."
@@ -110,7 +106,7 @@ def _table(plan: Plan) -> Section:
     private = [line for line in plan.lines if line.privacy is not None]
     tables = [Table(_together([line for line in plan.lines if line.privacy is None]), f"What to run, {unit}")]
     if private:
-        tables.append(Table(_together(private), f"With privacy, {unit}; the price is against etc"))
+        tables.append(Table(_together(private), f"With privacy, {unit}; its price is against the same policy without"))
     return Section("All options", "options", text=(text,), tables=tables)
 
 
@@ -151,7 +147,7 @@ def _paths(plan: Plan) -> Picture:
     made = []
     for k, line in enumerate(drawn):
         result = plan.results[line.label]
-        band = 1.96 * plan.worth * result.path_sd() / np.sqrt(result.replications)
+        band = factor(result.replications) * plan.worth * result.path_sd() / np.sqrt(result.replications)
         colour = None if line.kind == "today" else k - 1
         made.append(Path(line.label, result.checkpoints, plan.worth * result.path_mean(), band, colour))
     alt = f"Loss so far over {plan.horizon:,} customers, of {', '.join(path.label for path in made)}."
@@ -188,22 +184,21 @@ def _bar(label: str, interval: Interval, colour: int | None) -> Bar:
 
 
 def _segments(plan: Plan) -> Picture:
-    pairs = [PricePair(s.segment, s.today, s.best, s.best_low, s.best_high) for s in plan.segments[: SEGMENTS + 1]]
+    pairs = [
+        PricePair(s.segment, s.today, s.best, s.best_low, s.best_high, (s.lowest, s.highest))
+        for s in plan.segments[: SEGMENTS + 1]
+    ]
     alt = "Today's mean price and the model's, by segment."
-    return Picture(prices_by_segment(pairs, prices=plan.twin.prices), alt, name="prices")
+    return Picture(prices_by_segment(pairs), alt, name="prices")
 
 
 def _demand(plan: Plan) -> Picture:
     demand, revenue = curves(plan.twin, worth=plan.worth)
     today = float(plan.twin.today.mean())
-    figure = demand_curve(_band(demand), _band(revenue), seen=plan.twin.about.seen, today=today, unit=plan.currency)
+    figure = demand_curve(demand, revenue, seen=plan.twin.about.seen, today=today, unit=plan.currency)
     best = float(revenue.price[int(np.argmax(revenue.mean))])
     alt = f"Demand and revenue a customer over the price; one price for everyone would earn most near {best:.4g}."
     return Picture(figure, alt, caption="Bands: 95% over what the log leaves open.", name="demand")
-
-
-def _band(curve: Curve) -> Band:
-    return Band(curve.price, curve.mean, curve.low, curve.high)
 
 
 PICTURES: dict[str, Callable[[Plan], Picture | None]] = {
@@ -215,7 +210,7 @@ PICTURES: dict[str, Callable[[Plan], Picture | None]] = {
 def _prices(plan: Plan) -> Section:
     text = (
         "The model's prices are those that earn most for each customer, by the fitted demand and within the rules. 'At "
-        "an end' are those for whom that is an end of the allowed range (dotted)."
+        "an end' are those for whom that is an end of what they may be quoted (dotted)."
     )
     rows = [one.row() for one in plan.segments[: SEGMENTS + 1]]
     unit = f", revenue in {plan.currency.strip()}" if plan.currency.strip() else ""
@@ -244,10 +239,10 @@ def _model(plan: Plan) -> Section:
         f"{about.log_rows:,} rows ({about.left_out:,} incomplete ones left out), prices seen {about.seen[0]:g} to "
         f"{about.seen[1]:g}. Utility is z.alpha - (z.beta) price, with z the standardised features."
     ]
-    found = [{"severity": f["severity"], "finding": f["text"]} for f in about.findings]
+    found = [{"severity": f.severity, "finding": f.text} for f in twin.findings]
     tables = [Table(rows, "Coefficients")]
     if found:
-        tables.insert(0, Table(found, "What was found in the log"))
+        tables.insert(0, Table(found, "What was found in the log and the prices allowed"))
     return Section("The model", "model", text=text, tables=tables)
 
 
@@ -265,12 +260,8 @@ def _check(plan: Plan) -> Section:
     ]
     tables = [Table(check.summary(), "Seen against predicted demand", status_column="status")]
     for one in check.comparisons[1:]:
-        tables.append(Table([_group(g) for g in _some(one.groups)], one.what.capitalize()))
+        tables.append(Table([_group(g) for g in one.groups[:GROUPS]], one.what.capitalize()))
     return Section("Does the twin behave like the log?", "check", text=text, tables=tables)
-
-
-def _some(groups: Sequence[Any]) -> Sequence[Any]:
-    return groups[:GROUPS]
 
 
 def _group(group: Any) -> dict[str, Any]:
@@ -283,18 +274,28 @@ def _group(group: Any) -> dict[str, Any]:
 def _assumptions(plan: Plan) -> Section:
     twin = plan.twin
     drawn = "is drawn anew from the fitted model's normal distribution" if twin.covariance is not None else "is the fit"
-    radius = confidence_radius(twin)
     text = [
         f"Customers are drawn with replacement from {len(twin.contexts.rows):,} rows of the log; in each replication "
-        f"the truth {drawn}. Today's prices: {twin.about.today}. Prices allowed: {twin.prices[0]:g} to "
-        f"{twin.prices[1]:g}{', and business rules' if twin.rules is not None else ''}. One unit of price is worth "
-        f"{money(plan.worth, plan.currency)}.",
-        "The model's prices are quoted without any more learning. Policies that learn start from nothing. Private "
-        f"policies state z_max = {usual_norm(twin):.3g}, the 99% quantile of |z| in the log"
-        + (f"; from the log they search within {radius:.3g} of the fitted theta." if radius is not None else "."),
+        f"the truth {drawn}. Today's prices: {twin.about.today}. Prices allowed: {allowed_prices(twin)}. One unit of "
+        f"price is worth {money(plan.worth, plan.currency)}.",
+        "The model's prices are quoted without any more learning. Policies that learn start from nothing.",
+        *([_told_beforehand(plan)] if any(option.partner for option in plan.options) else []),
         "Demand is taken to stay as it was in the log, and customers not to react to being priced.",
     ]
     note = f"hushprice {__version__}, seed {plan.seed}. The policies in words: " + "; ".join(
         o.word for o in plan.options
     )
     return Section("What this rests on", "assumptions", text=text, note=note)
+
+
+def _told_beforehand(plan: Plan) -> str:
+    """What private policies know of the log before they start."""
+    twin = plan.twin
+    wide, near = wide_radius(twin), confidence_radius(twin)
+    told = [f"|z| is at most {usual_norm(twin):.3g} (its 99% quantile in the log)"]
+    if twin.family.name != "logistic":
+        told.append(f"demand at most {largest_demand(twin):.3g} (the largest that the model predicts)")
+    if wide is not None:
+        told.append(f"|theta| at most {wide:.3g} (twice that of the fit, more than the usual radius)")
+    text = f"Private policies that start from nothing are told a little: {', '.join(told)}."
+    return text if near is None else f"{text} From the log they search within {near:.3g} of the fitted theta."

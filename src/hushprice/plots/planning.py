@@ -109,26 +109,27 @@ def _tick(value: float, label: str) -> str:
 
 @dataclass(frozen=True)
 class PricePair:
-    """A segment: today's mean price, the model's, and where nine of ten of the model's lie."""
+    """A segment: today's mean price, the model's, where nine of ten of the model's lie, and the ends of its range."""
 
     label: str
     today: float
     best: float
     low: float
     high: float
+    ends: tuple[float, float]
 
 
-def prices_by_segment(pairs: Sequence[PricePair], *, prices: tuple[float, float]) -> Figure:
-    """Today's prices next to the model's, one line a segment; the ends of the allowed range are dotted."""
+def prices_by_segment(pairs: Sequence[PricePair]) -> Figure:
+    """Today's prices next to the model's, one line a segment; the ends of its allowed range are dotted."""
     figure = Figure(figsize=(7.0, 1.5 + 0.42 * len(pairs)), layout="constrained")
     axes = figure.subplots()
     for y, pair in enumerate(pairs):
         axes.plot([pair.low, pair.high], [y, y], color=COLOURS[0], linewidth=7, alpha=0.2, solid_capstyle="butt")
         axes.plot([pair.today, pair.best], [y, y], color=REFERENCE, linewidth=1, alpha=0.7)
+        for end in pair.ends:
+            axes.plot([end, end], [y - 0.5, y + 0.5], color=REFERENCE, linestyle=":", linewidth=1)
         axes.plot(pair.today, y, "s", color=TODAY_COLOUR, markersize=7, label="today" if y == 0 else None)
         axes.plot(pair.best, y, "o", color=COLOURS[0], markersize=7, label="by the model" if y == 0 else None)
-    for end in prices:
-        axes.axvline(end, color=REFERENCE, linestyle=":", linewidth=1)
     axes.set_yticks(range(len(pairs)), [pair.label for pair in pairs])
     axes.set_ylim(len(pairs) - 0.4, -0.6)
     axes.set_xlabel("price (mean over customers; band: nine of ten of the model's)")
@@ -140,7 +141,7 @@ def prices_by_segment(pairs: Sequence[PricePair], *, prices: tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """A curve over prices with a 95% band."""
+    """A mean over customers at each price, with its 95% band."""
 
     price: Array
     mean: Array

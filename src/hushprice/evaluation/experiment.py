@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hushprice.errors import InvalidInput
+from hushprice.errors import Array, InvalidInput
 from hushprice.evaluation import propensity as likely
 from hushprice.evaluation.customers import Customers
 from hushprice.evaluation.propensity import Propensities
@@ -23,12 +23,13 @@ GUESSED = Finding(
     "discrete-guessed",
     "note",
     "The log does not say whether propensities are densities or probabilities: where each price repeats "
-    f"{REPEATED} times or more on average they are taken for probabilities. Say so with discrete=True or False.",
+    f"{REPEATED} times or more on average they are taken for probabilities. Say which: "
+    "discrete=True or False (--discrete true or false).",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Design:
+class Experiment:
     """The column of propensities and of their kind (or the kind; a guess if empty), or strata, or a range."""
 
     propensity: str | None = None
@@ -45,7 +46,7 @@ class Design:
         discrete: str | bool,
         within: tuple[str, ...],
         uniform: tuple[float, float] | None,
-    ) -> Design:
+    ) -> Experiment:
         """What was said of the experiment, or else the column of propensities."""
         if within and uniform is not None:
             raise InvalidInput("Say how prices were drawn in one way: randomised_within or uniform.")
@@ -73,8 +74,9 @@ class Design:
         if self.propensity is None:
             return likely.within(price, likely.number(batch, self.within))
         value = batch.numbers(self.propensity)
-        groups = likely.number(batch, [segment] if segment else [])
-        return likely.logged(price, value, self._kinds(customers, ~np.isnan(value)), groups)
+        discrete = self._kinds(customers, ~np.isnan(value))
+        _check(value, discrete, customers.complete)
+        return likely.logged(price, value, discrete, likely.number(batch, [segment] if segment else []))
 
     def _kinds(self, customers: Customers, known: Mask) -> Mask:
         n = len(customers.price)
@@ -86,3 +88,16 @@ class Design:
         if not np.isin(told[known], (0.0, 1.0)).all():
             raise InvalidInput(f"The column {self.discrete!r} must be true or false in every row with a propensity.")
         return np.asarray(told == 1.0)
+
+
+def _check(value: Array, discrete: Mask, complete: Mask) -> None:
+    """Refuse propensities of the complete rows that no quoted price can have."""
+    impossible = (value <= 0.0) | np.isinf(value) | (discrete & (value > 1.0 + 1e-9))
+    if impossible.any():
+        first = int(np.argmax(impossible))
+        row = int(np.flatnonzero(complete)[first])
+        kind = "probability" if discrete[first] else "density"
+        raise InvalidInput(
+            f"{int(impossible.sum()):,} rows have a propensity that a quoted price cannot have: row {row + 1} has "
+            f"{kind} {value[first]:g}. Leave it empty where it is not known."
+        )

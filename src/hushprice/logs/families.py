@@ -1,0 +1,38 @@
+"""Demand families as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from hushprice.demand import FAMILIES, Family
+from hushprice.errors import InvalidInput, unknown
+
+
+def family_config(family: Family) -> dict[str, Any]:
+    """A family as plain data; :func:`family_from` reads it back.
+
+    >>> from hushprice.demand import Linear
+    >>> family_config(Linear(sigma=2.0))
+    {'name': 'linear', 'sigma': 2.0}
+    """
+    return {"name": family.name, **{f.name: getattr(family, f.name) for f in fields(family)}}
+
+
+def family_from(config: Any) -> Family:
+    """A family from the plain data of :func:`family_config`, checked.
+
+    >>> family_from({"name": "linear", "sigma": 2.0})
+    Linear(sigma=2.0)
+    """
+    if not isinstance(config, Mapping) or not isinstance(config.get("name"), str):
+        raise InvalidInput(f"A demand family must be given with its name, as {{'name': 'logistic'}}, got {config!r}.")
+    options = dict(config)
+    name = options.pop("name")
+    if name not in FAMILIES:
+        raise unknown("demand family", name, FAMILIES)
+    known = {f.name for f in fields(FAMILIES[name])}
+    if set(options) != known:
+        raise InvalidInput(f"{name} demand has {', '.join(sorted(known)) or 'no options'}, got {', '.join(options)}.")
+    return FAMILIES[name](**options)

@@ -1,0 +1,70 @@
+"""How much of the price varies by itself, and not with the features: what a price effect rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from hushprice.errors import Array
+
+FUNCTION = 0.01  # a price with less variance of its own than this share is a function of the features
+NEIGHBOURS, ASKED = 20_000, 2_000  # rows that are enough to seek neighbours among, and for how many of them
+PAIRS = 12  # features up to which every pair is looked at
+Places = Mapping[str, Sequence[int]]  # of each feature's entries in z
+
+
+def own_variation(z: Array, prices: Array, features: Places) -> tuple[float, str]:
+    """The share of the price's variance that the features do not tell, as the least of several views, and which one.
+
+    Views: least squares on z, and the price of each row next to those of its neighbours in z: half the mean square of
+    the difference to the nearest one, or the error of a plane through several (as in the Gamma test of Stefánsson,
+    Končar and Jones, 1997). Neighbours in every feature too, and in every pair if there are few features, since in many
+    dimensions nobody is near.
+
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=2_000)
+    >>> z = np.column_stack([np.ones(2_000), x])
+    >>> own_variation(z, np.where(x > 0, 2.0, 3.0), {"x": [1]})[0] < 0.01
+    True
+    >>> own_variation(z, rng.uniform(1, 2, 2_000), {"x": [1]})[0] > 0.8
+    True
+    """
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(z))  # who is asked must not depend on the order of the log
+    z, prices = z[order], prices[order]
+    variance = float(prices.var())
+    if variance == 0.0 or not features:
+        return 1.0, "no features"
+    fitted, _, rank, _ = np.linalg.lstsq(z, prices, rcond=None)
+    freedom = len(z) - int(rank)
+    if freedom < 10:
+        return 1.0, "too few rows to tell"
+    views = {"a linear formula": float(((prices - z @ fitted) ** 2).sum() / freedom / variance)}
+    everything = [j for places in features.values() for j in places]
+    views["all features together"] = _between_neighbours(z[:, everything], prices, rng)
+    for count in (1, 2) if len(features) <= PAIRS else (1,):
+        for names in combinations(features, count):
+            columns = [j for name in names for j in features[name]]
+            views[" and ".join(names)] = _between_neighbours(z[:, columns], prices, rng)
+    how = min(views, key=lambda view: views[view])
+    return min(views[how], 1.0), how
+
+
+def _between_neighbours(x: Array, prices: Array, rng: np.random.Generator) -> float:
+    """The share of variance among neighbours in x; indicators keep levels apart, ties are broken at random."""
+    indicator = ((x == 0.0) | (x == 1.0)).all(axis=0)
+    points = np.where(indicator, 4.0 * x, x) + 1e-7 * rng.standard_normal(x.shape)
+    numbers = x[:, ~indicator]
+    count = min(len(x) - 1, max(8, 2 * (numbers.shape[1] + 1)))
+    asked = min(ASKED, len(x))
+    near = np.asarray(cKDTree(points).query(points[:asked], k=count + 1)[1])[:, 1:]
+    variance = float(prices[:asked].var()) or np.inf  # of those asked, so that an odd price elsewhere does not count
+    half = 0.5 * float(np.mean((prices[:asked] - prices[near[:, 0]]) ** 2)) / variance
+    if not 1 <= numbers.shape[1] <= 10:
+        return half
+    planes = np.dstack([np.ones((asked, count, 1)), numbers[near] - numbers[:asked, None, :]])
+    foretold = (np.linalg.pinv(planes, rcond=1e-6)[:, 0, :] * prices[near]).sum(axis=1)
+    return min(half, float(np.mean((prices[:asked] - foretold) ** 2)) / variance)
