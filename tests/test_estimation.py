@@ -351,3 +351,13 @@ def test_real_experiment_agrees_with_statsmodels() -> None:
     theirs = sm.GLM(y, x, family=sm.families.Binomial()).fit(tol=1e-14)
     np.testing.assert_allclose(ours.theta, theirs.params, atol=1e-6)
     np.testing.assert_allclose(ours.standard_errors, theirs.bse, rtol=1e-6)
+
+
+def test_a_subsample_that_leads_astray_does_no_harm() -> None:
+    rng = np.random.default_rng(76)  # in a sixteenth of these rows hardly anything is sold
+    z = np.column_stack([np.ones(2000), rng.normal(size=(2, 2000)).T])
+    price = rng.uniform(0.5, 3, 2000)
+    y = rng.poisson(np.exp(-2 - 0.8 * price))
+    x = design(z, price)
+    theirs = sm.GLM(y, x, family=sm.families.Poisson()).fit(tol=1e-12)
+    np.testing.assert_allclose(fit("poisson", x, y).theta, theirs.params, atol=1e-6)

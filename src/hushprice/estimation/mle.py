@@ -168,6 +168,9 @@ def _solve(
     information = np.empty((m, m))
     newton = kernel.newton if n <= _CHUNK else _newton_threaded
     status, passes = newton(family.code, rows, y, w, ridge, theta, information, tolerance, max_passes)
+    if status != kernel.CONVERGED and n >= _SUBSAMPLE * _LARGE * m:  # the subsample may have led astray
+        theta[:] = 0.0
+        status, passes = newton(family.code, rows, y, w, ridge, theta, information, tolerance, max_passes)
     return theta, np.tril(information) + np.tril(information, -1).T, passes, status
 
 
