@@ -61,12 +61,15 @@ def test_no_price_variation() -> None:
     assert "price = 2" in findings["no-price-variation"].text
 
 
+BANDS = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3])
 FORMULAS: dict[str, Any] = {
     "linear": lambda log, rng: 0.05 * log["age"] + 0.2 * log["income"] + 0.5 * (log["region"] == "west"),
     "table": lambda log, rng: np.select([log["region"] == "north", log["region"] == "south"], [1.0, 2.0], 3.5),
     "tiers of one feature": lambda log, rng: 1.0 + np.digitize(log["age"], [30.0, 40.0, 50.0]),
     "tiers in a region": lambda log, rng: 1.0 + (log["age"] > 40.0) * (1.0 + (log["region"] == "west")),
     "smooth": lambda log, rng: 2.0 + np.sin(log["age"] / 8.0) * np.where(log["region"] == "west", 0.5, 1.0),
+    "bands of one feature": lambda log, rng: 1.0 + 0.3 * BANDS[np.clip(log["age"], 0, 79).astype(int) // 5],
+    "waves of one feature": lambda log, rng: 2.0 + np.sin(log["age"] / 3.0),
     "curved": lambda log, rng: 1.0 + ((log["age"] - 40.0) / 10.0) ** 2 + 0.3 * log["income"],
 }
 
@@ -76,6 +79,33 @@ def test_price_from_features(formula: str) -> None:
     finding = found(good(price=FORMULAS[formula]))["price-from-features"]
     assert finding.severity == "stop"
     assert "follows from the features" in finding.text
+
+
+@pytest.mark.parametrize("formula", ["bands of one feature", "waves of one feature"])
+@pytest.mark.parametrize("others", [4, 15])
+def test_price_from_one_feature_of_many(formula: str, others: int) -> None:
+    """Neither a linear formula nor neighbours in all features tell, as nobody is near in many dimensions."""
+    names = [f"x{j}" for j in range(others)]
+    noise: dict[str, Any] = {name: (lambda log, rng: rng.normal(size=N)) for name in names}
+    finding = found(good(price=FORMULAS[formula], **noise), features=["age", *names], sensitivity="none")
+    assert finding["price-from-features"].severity == "stop"
+    assert "(age)" in finding["price-from-features"].text
+
+
+def test_prices_at_random_are_nobodys_function(rng: np.random.Generator) -> None:
+    """The least of 80 views: of 10 short logs none needs care, with one odd price or a category of 60 levels too."""
+    for _ in range(10):
+        z = np.column_stack([np.ones(60), rng.normal(size=(60, 12))])
+        assert own_variation(z, rng.uniform(1.0, 4.0, 60), {f"x{j}": [j] for j in range(1, 13)})[0] > 0.2
+    x = rng.normal(size=(N, 3))
+    levels = rng.integers(0, 60, N)[:, None] == np.arange(1, 60)
+    z, price = np.column_stack([np.ones(N), x, levels]), rng.uniform(1.0, 4.0, N)
+    places = {"a": [1], "b": [2], "c": [3], "d": range(4, 63)}
+    assert own_variation(z, price, places)[0] > 0.8
+    table = rng.permutation(60) / 20.0  # a price of each level
+    assert own_variation(z, table[levels @ np.arange(1, 60)], places)[0] < 0.01
+    for odd in range(5):
+        assert own_variation(z, np.where(np.arange(N) == odd, 1e4, price), places)[0] > 0.2
 
 
 def test_little_price_variation_of_its_own_needs_care() -> None:
@@ -131,8 +161,26 @@ def test_separable_counts_are_named() -> None:
     assert "region = west, where every sold is 0" in found(log)["separable"].text
 
 
-def test_outcomes_that_are_all_alike_are_separable() -> None:
-    assert "sold, which is 0 in every row" in found(good(sold=np.zeros(N)))["separable"].text
+@pytest.mark.parametrize("value", [0.0, 1.0, 3.0, 2.5, -1.0])
+def test_outcomes_that_are_all_alike(value: float) -> None:
+    model = fit(good(sold=np.full(N, value)), price="price", outcome="sold", features=["age"])
+    stops = [finding for finding in model.findings_ if finding.severity == "stop"]
+    assert [finding.code for finding in stops] == ["no-outcome-variation"]
+    assert f"sold = {value:g}" in stops[0].text
+    if model.family_.name == "linear":
+        assert model.family_.sigma < 1e-10  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("low", "high", "noted"), [(1.0, 2.0, True), (-1.0, 1.0, True), (0.0, 1.0, False)])
+def test_outcomes_of_two_other_values(low: float, high: float, noted: bool) -> None:
+    log = good()
+    log["sold"] = np.where(log["sold"] == 1.0, high, low)
+    finding = found(log).get("two-values")
+    assert (finding is not None) == noted
+    if finding is not None:
+        assert finding.severity == "note"
+        assert f"is {low:g} or {high:g} in every row" in finding.text
+    assert "two-values" not in found(log | {"sold": np.where(np.arange(N) == 7, 3.0, log["sold"])})
 
 
 def test_separable_without_a_single_culprit() -> None:
@@ -291,6 +339,33 @@ def test_calibration() -> None:
     assert found(log)["calibration"].severity == "care"
 
 
+def test_overdispersed_counts() -> None:
+    """Demand times a gamma variable of mean 1 and variance 5: the finding's factor mends the constant's error.
+
+    The true variance of the constant's score is sum mu + 5 mu^2 and that of Poisson demand sum mu; 15% for chance.
+    """
+    rng = np.random.default_rng(3)
+    price = rng.uniform(1.0, 4.0, 20_000)
+    mean = np.exp(1.0 - 0.5 * price)
+    log = {"price": price, "sold": rng.poisson(mean * rng.gamma(0.2, 5.0, 20_000))}
+    finding = found(log, features=[])["overdispersed"]
+    assert finding.severity == "care"
+    told = float(finding.text.split("counts is ")[1].split(" times")[0])
+    assert told == pytest.approx(1.0 + 5.0 * (mean**2).sum() / mean.sum(), rel=0.15)
+    for seed in range(10):  # none by chance, however few are sold
+        sold = np.random.default_rng(seed).poisson(0.02 * mean[:500])
+        sold[:2] = 0, 2
+        assert "overdispersed" not in found({"price": price[:500], "sold": sold}, features=[])
+
+
+@pytest.mark.parametrize(("largest", "care"), [(1.0, False), (20.0, False), (1e4, True), (1e15, True)])
+def test_uneven_weights(largest: float, care: bool) -> None:
+    finding = found(good(w=np.r_[largest, np.ones(N - 1)]), weights="w").get("uneven-weights")
+    assert (finding is not None) == care
+    if finding is not None:
+        assert finding.severity == "care"
+
+
 def test_few_rows() -> None:
     findings = found(good(n=120))
     assert findings["few-rows"].severity == "care"
@@ -326,6 +401,10 @@ def test_notes_on_rows_and_columns() -> None:
     assert set(findings) == {"rows-left-out", "constant-feature", "missing-values"}
     log["region"][200:205] = "moon"
     assert "region (5 rows)" in found(log)["joined-levels"].text
+    log["zip"] = np.array([f"z{i % 1_500}" for i in range(N)])
+    rare = found(log, features=["age", "region", "zip"])
+    assert "zip (every level, so that it is left out)" in rare["joined-levels"].text
+    assert "constant-feature" not in rare
     log["price"][:1_500] = np.nan
     assert found(log)["rows-left-out"].severity == "care"
 

@@ -142,6 +142,18 @@ def test_mistakes_are_told_and_nothing_is_written(log: Path, words: list[str], s
     assert log.read_bytes() == before
 
 
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_a_picture_is_replaced_and_notes_are_not(log: Path, ending: str) -> None:
+    notes = log.with_name(f"notes.{ending}")
+    notes.write_text("my notes")
+    with pytest.raises(HushpriceError, match="exists and is not a picture"):
+        CliRunner().invoke(app, [str(log), *ASKED, "--plot", notes.name], catch_exceptions=False)
+    assert notes.read_text() == "my notes"
+    assert sorted(p.name for p in log.parent.iterdir()) == sorted(["quotes.csv", notes.name])
+    for _ in range(2):
+        run(str(log), *ASKED, "--plot", f"fit.{ending}")
+
+
 def test_a_log_that_is_not_there(log: Path) -> None:
     with pytest.raises(HushpriceError, match=r"none\.csv"):
         CliRunner().invoke(app, ["none.csv", *ASKED], catch_exceptions=False)

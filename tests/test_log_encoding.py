@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from hushprice.errors import InvalidInput
@@ -119,13 +120,28 @@ def test_constant_features_are_left_out_and_named() -> None:
     assert surveyed.encoding.names == ("1", "age")
 
 
+def test_words_that_look_like_numbers_are_not_merged() -> None:
+    data = log()
+    data["zip"] = ["0210", "210"] * 2_000
+    data["id"] = pa.array([2**53, 2**53 + 1] * 2_000)
+    encoding = found(data, ["zip", "id"], categories=["id"]).encoding
+    assert [f.levels for f in encoding.features] == [("0210", "210"), (str(2**53), str(2**53 + 1))]  # type: ignore[union-attr]
+
+
+def test_entries_have_different_names() -> None:
+    data = log()
+    data |= {"g": ["a", "a", "b", "b"] * 1_000, "g=b": data["age"], "1": data["age"] ** 2}
+    assert found(data, ["g", "g=b", "1"]).encoding.names == ("1", "g=b", "g=b again", "1 again")
+
+
 def test_an_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = log()
     data["id"] = [f"c{i}" for i in range(4_000)]
     with pytest.raises(InvalidInput, match=r"'id' has 4000 different words.*id, not a category"):
         found(data, ["id"])
     data["id"] = [f"c{i % 1_500}" for i in range(4_000)]
-    assert len(found(data, ["id"]).constant) == 1  # all levels are rare
+    surveyed = found(data, ["id"])
+    assert (surveyed.constant, surveyed.rare) == ((), ("id",))  # all levels are rare, which is not all the same
     monkeypatch.setattr("hushprice.logs.tally.MOST_WORDS", 1_000)
     with pytest.raises(InvalidInput, match="id, not a category"):
         found(data, ["id"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,25 @@ def test_words_of_numbers_are_short_and_missing_words_are_none() -> None:
     assert batch.words("b").tolist() == ["1", None, "1", None, "0"]
 
 
+def test_words_that_look_like_numbers_stay_apart() -> None:
+    words = ["0210", "210", "210.0", "210.10", "+210", "9007199254740993", "-0", "-3.0"]
+    expected = ["0210", "210", "210", "210.10", "+210", "9007199254740993", "-0", "-3"]
+    assert Source.open({"t": words}).read(["t"]).words("t").tolist() == expected
+    whole = pa.array([2**53, 2**53 + 1, None, -1])
+    for column in (whole, whole.dictionary_encode()):
+        listed = Source.open(pa.table({"n": column})).read(["n"]).words("n").tolist()
+        assert listed == ["9007199254740992", "9007199254740993", None, "-1"]
+
+
+def test_control_characters_in_names_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("price,a\x1b[31mb\n1,2\n")
+    for log in (tmp_path / "log.csv", {"a\x9bb": [1.0]}):
+        with pytest.raises(InvalidInput, match=r"control characters in its name, 'a\\x") as problem:
+            Source.open(log)
+        assert str(problem.value).isprintable()
+    assert Source.open({"net\nprice": [1.0]}).columns == ("net\nprice",)
+
+
 def test_text_that_spells_numbers_is_read_as_numbers() -> None:
     batch = Source.open({"p": ["1.5", "NA", "2e1"]}).read(["p"])
     np.testing.assert_array_equal(batch.numbers("p"), [1.5, np.nan, 20.0])
@@ -159,7 +179,9 @@ def bad(path: Path, how: str) -> Any:
         "short.csv.gz": zipped[: len(zipped) // 2], "short.parquet": parquet[: len(parquet) // 2],
         "broken.parquet": parquet[:middle] + b"\x00" * 400 + parquet[middle + 400 :],
         "ragged.csv": b"price,sold\n1,1\n1\n",
-        "latin.csv": "price,sold\n1,é\n".encode("latin-1"), "log.xlsx": b"PK\x03\x04", "log.csv.zip": whole,
+        "latin.csv": "price,sold\n1,é\n".encode("latin-1"),
+        "head.csv": "price,é\n1,2\n".encode("latin-1"), "wide.csv": "price,sold\n1,1\n".encode("utf-16"),
+        "log.xlsx": b"PK\x03\x04", "log.csv.zip": whole,
         "fake.parquet": whole,
     }  # fmt: skip
     for name, content in contents.items():
@@ -170,7 +192,8 @@ def bad(path: Path, how: str) -> Any:
 BAD = {
     "empty.csv": "is empty", "header.csv": "has no rows", "twice.csv": "more than one column 'price'",
     "short.csv.gz": "cannot be read", "short.parquet": "cannot be read", "broken.parquet": "cannot be read",
-    "ragged.csv": "cannot be read.*Expected 2 columns", "latin.csv": "cannot be read", "log.xlsx": "not known",
+    "ragged.csv": "cannot be read.*Expected 2 columns", "latin.csv": "is not UTF-8",
+    "head.csv": "is not UTF-8", "wide.csv": "is not UTF-8", "log.xlsx": "not known",
     "log.csv.zip": "not known", "fake.parquet": "not a Parquet file", "absent.csv": "There is no log",
     "empty-folder": "no CSV or Parquet", "mixed": "b.csv has no column 'price', which a.csv has",
 }  # fmt: skip
@@ -246,6 +269,21 @@ def test_parquet_columns_with_dots(tmp_path: Path) -> None:
     batch = Source.open(tmp_path / "log.parquet").read(["a.b", "a"])
     np.testing.assert_array_equal(batch.numbers("a.b"), [1.0, 2.0])
     assert batch.words("a").tolist() == ["x", None]
+
+
+@pytest.mark.parametrize("how", ["csv", "csv.gz", "parquet"])
+def test_a_file_that_changes_is_an_error(tmp_path: Path, how: str) -> None:
+    path = Path(written(tmp_path, how))
+    source = Source.open(path)
+    batches = source.batches(["price"], rows=64)
+    next(batches)
+    facts = path.stat()
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))  # of the same size, and changed
+    with pytest.raises(InvalidInput, match=f"log.{how} has changed since it was opened"):
+        list(batches)
+    with pytest.raises(InvalidInput, match="has changed since it was opened"):
+        next(source.batches(["price"]))
+    assert Source.open(path).read(["price"]).rows == 1_000
 
 
 def test_a_file_gone_between_passes_is_an_error(tmp_path: Path) -> None:

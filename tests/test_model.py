@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -271,6 +272,24 @@ def test_every_kind_of_log_gives_the_same(tmp_path: Path) -> None:
         assert model.report_.everyone.elasticity == pytest.approx(models[0].report_.everyone.elasticity, rel=1e-12)
     for x in (X, pl.from_pandas(X), pa.Table.from_pandas(X), X.to_dict("list")):
         np.testing.assert_array_equal(models[0].predict(x), models[0].predict(frame))
+
+
+@pytest.mark.parametrize("when", ["survey", "pass 1"])
+def test_a_log_that_is_rewritten_meanwhile_is_refused(tmp_path: Path, when: str) -> None:
+    rng = np.random.default_rng(1)
+    path = tmp_path / "log.csv"
+    text = "p,y\n" + "\n".join(
+        f"{p:.3f},{y}" for p, y in zip(rng.uniform(1, 3, 900), rng.integers(0, 2, 900), strict=True)
+    )
+    path.write_text(text)
+    os.utime(path, ns=(0, 0))
+
+    def rewrite(doing: str, rows: int) -> None:
+        if doing == when:
+            path.write_text(text.replace(",1", ",0", 50))
+
+    with pytest.raises(InvalidInput, match=r"log\.csv has changed since it was opened"):
+        fit(path, price="p", outcome="y", features=[], progress=rewrite)
 
 
 def test_missing_values_and_new_levels() -> None:

@@ -154,6 +154,13 @@ def test_plan_tells_mistakes(shop: Path, tmp_path: Path, options: list[str], wor
     assert words in str(result.exception)
 
 
+def test_plan_leaves_other_reports_alone(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("mine")
+    result = run("plan", shop / "shop.twin", "--out", tmp_path)
+    assert "is not of an earlier plan" in str(result.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
 def test_plan_needs_a_twin_file(shop: Path, tmp_path: Path) -> None:
     for file, words in ((tmp_path / "none.twin", "There is no twin"), (shop / "log.csv", "not a twin")):
         result = run("plan", file, "--out", tmp_path)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 from scipy import stats
 
 from hushprice.demand import Logistic, Poisson, Rules
@@ -17,11 +20,17 @@ from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.logs import Finding
 from hushprice.markets import Resample, s1
 from hushprice.markets.twin import About, Twin
+from hushprice.markets.twincheck import TwinCheck
+from hushprice.markets.twinfile import TwinFileError, load_twin, save_twin
+from hushprice.markets.twinreplay import Group, Replay
 from hushprice.planning import Interval, Line, Plan, Recommendation, Situation, options, plan, recommend
 from hushprice.planning.curves import allowed_prices, curves, segment_prices
 from hushprice.planning.lines import Kind, factor, money, share_bounds
 from hushprice.planning.options import confidence_radius, largest_demand, usual_norm, wide_radius
+from hushprice.planning.report import _assumptions, _check, _model, _prices, _recommendation
+from hushprice.plots import page
 from hushprice.plots.page import CSS
+from hushprice.plots.planning import PricePair, prices_by_segment
 from hushprice.simulation import Today, compare
 from hushprice.studies.words import policy_from
 
@@ -545,3 +554,141 @@ def test_prices_by_segment_keep_the_rules() -> None:
     assert near.today == 4.0
     assert everyone.revenue_best > 0.0
     assert everyone.row()["customers"] == "100%"
+
+
+# Twin files that were edited
+
+
+def edits(told: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places in plain data, one item of each list."""
+    yield path
+    keys = list(told) if isinstance(told, dict) else list(range(min(len(told), 1))) if isinstance(told, list) else []
+    for key in keys:
+        yield from edits(told[key], (*path, key))
+
+
+def checked_twin() -> Twin:
+    """With all that a file can tell."""
+    group = Group("all", 400.0, 0.3, 0.31, None)
+    price = Replay("tenths of the price", (replace(group, name="1 to 2", z=0.4),), 1.2, 1, 0.3)
+    check = TwinCheck(400, 3, True, (Replay("overall", (group,), 0.0, 0, None), price), 0.3, 0.31, 0.4, 0.5, 0.7)
+    found = (Finding("few-rows", "care", "There are few rows."),)
+    seen = {"far": (1.0, 5.0), "near": (0.5, 6.0)}
+    about = replace(TWIN.about, segment="where", findings=found, check=check, seen_by=seen, model={"format": "x"})
+    return small_twin(about=about, rules=Rules(ladder=(1.0, 2.0, 3.0), ranges={"far": (1.0, 3.0)}))
+
+
+ODD: tuple[Any, ...] = (
+    None,
+    "x",
+    3,
+    -1,
+    0,
+    0.5,
+    1e300,
+    True,
+    [],
+    {},
+    [1],
+    [1, 2],
+    [[1]],
+    ["x", "y"],
+    {"x": 1},
+    "\ud800",
+)
+
+
+@pytest.mark.parametrize("part", ["about", "market"])
+def test_an_edited_twin_file_is_refused_or_makes_a_page(made: Plan, tmp_path: Path, part: str) -> None:
+    path = save_twin(checked_twin(), tmp_path / "a.twin")
+    table = parquet.read_table(path)
+    told = json.loads(table.schema.metadata[b"hushprice"])
+    refused = pages = 0
+    for place in edits(told[part]):
+        for value in ODD:
+            changed = copy.deepcopy(told)
+            holder = changed
+            *way, last = (part, *place)
+            for key in way:
+                holder = holder[key]
+            holder[last] = value
+            parquet.write_table(table.replace_schema_metadata({b"hushprice": json.dumps(changed).encode()}), path)
+            try:
+                twin = load_twin(path)
+            except TwinFileError:
+                refused += 1
+                continue
+            plan = replace(made, twin=twin)
+            vars(plan)["pictures"] = made.pictures  # drawn once, and not written out
+            sections = [make(plan) for make in (_recommendation, _prices, _model, _check, _assumptions)]
+            page("A page", "of them", [replace(section, pictures=()) for section in sections]).encode()
+            pages += 1
+    assert refused > 100
+    assert pages > 20
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (("findings",), [1, 2], r"about.findings\[0\] must be an object"),
+        (("check", "comparisons", 1, "what"), 3, r"about.check.comparisons\[1\].what must be a text"),
+        (("log_rows",), "x", "about.log_rows must be a whole number"),
+        (("log_rows",), 0, "no rows of the log"),
+        (("seen",), [1], "about.seen must be a list of 2"),
+        (("seen_by", "far"), [1], "about.seen_by of far must be two numbers"),
+        (("check", "comparisons", 0, "groups", 0, "rows"), [], r"groups\[0\].rows must be a number"),
+        (("check", "mean_seen"), None, "damaged"),
+    ],
+    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_what_is_wrong_in_an_edited_twin_file_is_told(tmp_path: Path, place: Any, value: Any, words: str) -> None:
+    path = save_twin(checked_twin(), tmp_path / "a.twin")
+    table = parquet.read_table(path)
+    told = json.loads(table.schema.metadata[b"hushprice"])
+    holder = told["about"]
+    for key in place[:-1]:
+        holder = holder[key]
+    holder[place[-1]] = value
+    parquet.write_table(table.replace_schema_metadata({b"hushprice": json.dumps(told).encode()}), path)
+    with pytest.raises(TwinFileError, match=words):
+        load_twin(path)
+
+
+# Places and names
+
+
+def test_a_plan_replaces_only_a_plan(made: Plan, tmp_path: Path) -> None:
+    made.save(tmp_path)
+    made.save(tmp_path)  # its own
+    page = tmp_path / "report.html"
+    page.write_text("<title>Sales</title>")
+    with pytest.raises(InvalidInput, match=r"report.html is not of an earlier plan"):
+        made.save(tmp_path)
+    assert page.read_text() == "<title>Sales</title>"
+    page.unlink()
+    (tmp_path / "table.csv").write_text("a\n1\n")
+    with pytest.raises(InvalidInput, match=r"table.csv is not of an earlier plan"):
+        made.save(tmp_path)
+    assert (tmp_path / "table.csv").read_text() == "a\n1\n"
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "notes.txt").write_text("mine")
+    made.save(tmp_path / "new")
+    assert (tmp_path / "new" / "notes.txt").read_text() == "mine"
+
+
+def test_segments_named_in_money_are_drawn_as_they_are() -> None:
+    pairs = [PricePair(r"$\frac$ to $10", 1.0, 2.0, 1.5, 2.5, (0.5, 3.0))]
+    figure = prices_by_segment(pairs)
+    figure.canvas.draw()
+    assert figure.axes[0].get_yticklabels()[0].get_parse_math() is False
+
+
+@pytest.mark.parametrize(("best", "told"), [(1_000.0, True), (250.0, False), (300.0, False)], ids=["+", "-", "0"])
+def test_a_share_of_todays_revenue_needs_revenue(best: float, told: bool) -> None:
+    """Today's prices lose 300: of 250 that could be earned, they earn -50."""
+    shared = {"today": np.full(N, 300.0)}
+    both = (line("now", "today", shared["today"], **shared), line("then", "model", 100.0 + NOISE, **shared))
+    chosen = [replace(one, best=np.full(N, best)) for one in both]
+    text = " ".join(recommend(chosen, Situation(horizon=1_000, allowed="0 to 1")).reasons)
+    assert ("% of their revenue" in text) is told
+    assert "nan" not in text

@@ -25,10 +25,11 @@ from hushprice.estimation import fit as exact_fit
 from hushprice.logs import Category, Encoding, Finding, Number
 from hushprice.logs import fit as fit_log
 from hushprice.markets.twin import Twin, twin
-from hushprice.markets.twincheck import TwinCheck, check_twin
+from hushprice.markets.twincheck import check_twin
 from hushprice.markets.twinfile import from_file, load_twin, save_twin
 from hushprice.markets.twinrows import TwinRows, by_weight, sample_rows
 from hushprice.simulation import Today, simulate
+from hushprice.studies import Study
 from hushprice.studies.words import policy_from
 
 KARLAN_ZINMAN = Path(__file__).parents[2] / "shared" / "data" / "karlan-zinman.csv.gz"
@@ -110,6 +111,7 @@ def test_todays_prices(today: Any, expected: Any) -> None:
         ({"today": "prise"}, "Did you mean 'price'"),
         ({"today": -1.0}, "today"),
         ({"today": {}}, "names no segment"),
+        ({"today": "below"}, "negative in the column below: -2"),
         ({"cost": "coste"}, "Did you mean 'cost'"),
         ({"cost": -1.0}, "cost"),
         ({"rows": 0}, "rows"),
@@ -121,7 +123,7 @@ def test_todays_prices(today: Any, expected: Any) -> None:
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(HushpriceError, match=words):
-        twin(MODEL, LOG, **options)
+        twin(MODEL, {**LOG, "below": np.where(np.arange(3_000) == 7, -2.0, 1.0)}, **options)
 
 
 def test_prices_by_segment_need_segments() -> None:
@@ -158,12 +160,66 @@ def test_findings_of_the_models_range_are_made_anew() -> None:
     stale = [finding(code, "care") for code in ("boundary-optimum", "extrapolation", "few-rows")]
     assert codes(twin(fitted(LOG, findings_=stale), LOG)) == ["few-rows"]
     narrow = twin(MODEL, LOG, prices=(0.5, 1.0))
-    assert codes(narrow) == ["boundary-optimum"]
+    assert codes(narrow) == ["boundary-optimum", "today-not-allowed"]
     shares = (narrow.best_prices() == 1.0).mean(), (narrow.best_prices() == 0.5).mean()
     assert f"For {sum(shares):.0%} of customers" in narrow.findings[0].text
     assert codes(replace(narrow, prices=(0.5, 3.0))) == []
     dear = twin(MODEL, LOG, cost=2.5)  # the best margin lies above what may be quoted
     assert codes(dear) == ["boundary-optimum"]
+
+
+def today_told(**options: Any) -> Finding | None:
+    return next((f for f in twin(MODEL, LOG, **options).findings if f.code == "today-not-allowed"), None)
+
+
+def test_todays_prices_that_are_not_allowed_are_found() -> None:
+    assert today_told(today=3.0, prices=(0.5, 3.0)) is None
+    assert today_told(today=0.1 + 0.2, prices=(0.1, 0.3)) is None  # but for rounding
+    ladder = Rules(ladder=(1.0, 2.0, 3.0))
+    assert today_told(today=2.0, prices=(0.5, 3.0), rules=ladder) is None
+    far = today_told(today=7.0)
+    assert far is not None
+    assert far.severity == "care"
+    assert "100% of customers pay one outside" in far.text
+    assert "ladder" not in far.text
+    share = float((LOG["risk"] == "HIGH").mean())
+    high = today_told(today=2.5, prices=(0.5, 3.0), rules=Rules(ranges={"HIGH": (0.5, 2.0)}))
+    assert high is not None
+    assert f": {share:.0%} of customers" in high.text
+    between = today_told(today=2.5, prices=(0.5, 3.0), rules=ladder)
+    assert between is not None
+    assert (between.severity, "100% of customers pay one between" in between.text) == ("note", True)
+    assert "outside" not in between.text
+    few = np.where(np.arange(3_000) < 30, 9.0, 2.0)
+    noted = twin(MODEL, {**LOG, "now": few}, today="now").findings
+    assert [(f.code, f.severity) for f in noted] == [("today-not-allowed", "note")]
+
+
+@pytest.mark.parametrize(("rows", "severity"), [(30, "note"), (31, "care")], ids=["1%", "more"])
+def test_levels_that_the_model_never_saw_are_counted(rows: int, severity: str) -> None:
+    """Missing ones too, where none was missing before."""
+    risk = LOG["risk"].astype(object)
+    risk[:rows] = ["NEW", None] * (rows // 2) + ["NEW"] * (rows % 2)
+    made = twin(MODEL, {**LOG, "risk": risk}, rows=200)
+    (found,) = (f for f in made.findings if f.code == "unknown-levels")
+    assert found.severity == severity
+    assert f"In {rows} rows" in found.text
+    assert "risk" in found.text
+    assert "taken for LOW" in found.text
+
+
+def test_what_exceeds_the_rare_levels_of_the_fit_is_new() -> None:
+    """The fit joined 10% of its rows into "(other)", without their names."""
+    some = Category("risk", ("LOW", "HIGH", "(other)"), (1_500, 1_200, 300))
+    model = fitted(LOG, encoding_=Encoding(features=(Number("age", 40.0, 10.0, 10.0, 70.0), some)))
+    model.alpha_, model.beta_ = np.append(model.alpha_, 0.0), np.append(model.beta_, 0.0)
+    model.theta_, model.covariance_ = np.append(model.alpha_, model.beta_), 0.001 * np.eye(8)
+    for rows, told in ((300, []), (320, []), (900, ["care"])):
+        risk = np.where(np.arange(3_000) < rows, "rare", LOG["risk"])
+        found = [f for f in twin(model, {**LOG, "risk": risk}).findings if f.code == "unknown-levels"]
+        assert [f.severity for f in found] == told
+    assert "about 600 rows (20%)" in found[0].text
+    assert "taken for (other)" in found[0].text
 
 
 def test_rules_that_keep_to_the_prices_seen_do_not_extrapolate() -> None:
@@ -222,7 +278,8 @@ def _rows(numbers: Any, w: Any) -> TwinRows:
     column = np.asarray(numbers, dtype=np.float64)
     return TwinRows(
         z=column[:, None], price=column, y=column, w=np.asarray(w, dtype=np.float64), cost=column,
-        segment=np.full(n, None, dtype=object), today=column, number=np.asarray(numbers, dtype=np.int64), seen=n,
+        segment=np.full(n, None, dtype=object), today=column, number=np.asarray(numbers, dtype=np.int64),
+        unknown=np.zeros((n, 0), dtype=bool), seen=n,
     )  # fmt: skip
 
 
@@ -523,13 +580,9 @@ def test_bad_files_are_told(tmp_path: Path) -> None:
         ({"version": "x"}, "version"),
         ({"market": {}}, "damaged"),
         ({"about": {"log": 1}}, "damaged"),
-        (
-            {"about": {"findings": [{"code": "a", "severity": "odd", "text": "t"}], "seen": [0, 1], "seen_by": {}}},
-            "odd",
-        ),
         ({"market": None}, "damaged"),
     ],
-    ids=["newer", "no version", "no market", "no about", "odd finding", "null"],
+    ids=["newer", "no version", "no market", "no about", "null"],
 )
 def test_damaged_metadata_is_told(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     path = save_twin(TWIN, tmp_path / "a.twin")
@@ -552,12 +605,33 @@ def test_places_where_no_twin_can_be_written(tmp_path: Path) -> None:
             save_twin(TWIN, place)
 
 
-def test_a_check_comes_back_from_plain_data() -> None:
+def test_a_check_tells_odd_numbers() -> None:
     check = check_twin(MODEL, LOG)
-    assert TwinCheck.from_dict(json.loads(json.dumps(check.to_dict()))) == check
-    with pytest.raises(InvalidInput, match="self-check"):
-        TwinCheck.from_dict({})
-    assert replace(check, spread_z=9.0).holds is False
+    assert json.loads(json.dumps(check.to_dict()))["rows"] == check.rows
+    odd = replace(check, spread_z=1e200, spread_seen=0.0)
+    assert odd.holds is False
+    assert odd.summary()[-1]["largest gap"] == "0.0%"
+
+
+def test_a_twin_is_for_its_owner(tmp_path: Path) -> None:
+    path = save_twin(TWIN, tmp_path / "a.twin")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_twins_in_one_study_are_told_apart(tmp_path: Path) -> None:
+    """Also where they differ in their customers alone."""
+    other = shop(3_000, seed=7)
+    files = [
+        save_twin(made, tmp_path / f"{name}.twin")
+        for name, made in (("north", TWIN), ("south", twin(MODEL, other, prices=TWIN.prices)))
+    ]
+    run = {
+        "market": [f"twin:file={file}" for file in files], "policies": ["fixed-price"], "horizons": [50],
+        "replications": 1,
+    }  # fmt: skip
+    cells = Study.of({"title": "Two", "runs": {"both": run}}).cells()
+    assert [cell.work.market.name for cell in cells] == ["twin north", "twin south"]
+    assert len({cell.key for cell in cells}) == len({cell.line for cell in cells}) == 2
 
 
 @pytest.mark.skipif(not KARLAN_ZINMAN.exists(), reason="the Karlan-Zinman file is not here")

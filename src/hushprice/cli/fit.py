@@ -19,6 +19,7 @@ from hushprice.cli.options import AsCsv, AsJson
 from hushprice.cli.show import Output, show_findings
 from hushprice.cli.working import names_of
 from hushprice.errors import MissingOption
+from hushprice.files import check_target as check_file
 from hushprice.logs import DemandModel, Report, Segment, Source
 from hushprice.logs import fit as fit_log
 from hushprice.logs.modelfile import check_target, plain
@@ -71,14 +72,15 @@ def fit(
 ) -> None:
     """Fit demand to a log of past quotes: coefficients, elasticities, held-out fit, and what to be careful about.
 
-    The model is saved as plain JSON, for hushprice twin. A model of the same name is replaced; nothing else is ever
-    written over.
+    The model is saved as plain JSON, for hushprice twin. A model or picture of the same name is replaced; nothing
+    else is ever written over.
 
     Example: hushprice fit quotes.csv --price offer --outcome sold --features age,risk --plot fit.png
     """
     output = Output.choose(json, csv)
     if plot is not None:
         plots.check_file(plot)
+        check_file(plot, what="picture", example="fit.png", is_one=_is_picture)
     target = check_target(out or Path(f"{_stem(log)}.model.json"))
     source = Source.open(log)
     columns = _columns(source, price=price, outcome=outcome, features=features)
@@ -211,6 +213,11 @@ def _columns(source: Source, **given: str | None) -> dict[str, Any]:
             raise MissingOption(f"--{name} is missing. The columns of {source.name}: {', '.join(others)}.")
     words = names_of("--features", given["features"])
     return {**given, "features": [] if words == ["none"] and "none" not in source.columns else words}
+
+
+def _is_picture(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(5).startswith((b"\x89PNG", b"%PDF", b"<?xml", b"<svg"))
 
 
 def _stem(log: Path) -> str:

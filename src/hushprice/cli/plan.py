@@ -18,6 +18,7 @@ from hushprice.errors import InvalidInput
 from hushprice.markets.twinfile import load_twin
 from hushprice.planning import EPSILONS, LEARNING, OPT_OUT, Plan
 from hushprice.planning import plan as make
+from hushprice.planning.plan import check_folder
 from hushprice.planning.report import table_rows
 from hushprice.simulation import csv_text
 from hushprice.studies.words import load_policies
@@ -51,9 +52,14 @@ def plan(
     epsilon: Annotated[float, typer.Option("--epsilon", help="Privacy level of those who opt out.")] = 2.0,
     worth: Annotated[float, typer.Option("--worth", help="Money for one unit of price.")] = 1.0,
     currency: Annotated[str, typer.Option("--currency", help="Its sign, as '$' or 'EUR '.")] = "",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report, pictures and table.")] = Path(
-        "hushprice-plan"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder for the report, pictures and table; an earlier plan there is replaced, other files are not.",
+        ),
+    ] = Path("hushprice-plan"),
     seed: SeedOption = 0,
     workers: Workers = -1,
     load: Load = None,
@@ -71,7 +77,7 @@ def plan(
     market = load_twin(twin)
     levels = numbers("--epsilons", epsilons, EPSILONS)
     shares = numbers("--opt-out", opt_out, OPT_OUT)
-    folder(out)
+    check_folder(folder(out))
     console = Console(stderr=output is not Output.TABLE)
     with _bar(console) as bar:
         task = bar.add_task("", total=None)

@@ -99,6 +99,9 @@ def read(
     """Read these columns of all rows into memory and keep the complete ones."""
     own_cost = isinstance(cost, str)
     given = [str(cost)] if own_cost else []
+    for name in (price, outcome):
+        if [price, outcome, *given, *contexts.needed, *others].count(name) > 1:
+            raise InvalidInput(f"The column {name!r} is the price or the outcome, and cannot be anything else as well.")
     batch = source.read([price, outcome, *given, *contexts.needed, *others])
     paid = batch.numbers(str(cost)) if own_cost else np.full(batch.rows, finite("cost", cost, minimum=0.0))
     z, names = contexts.of(batch)

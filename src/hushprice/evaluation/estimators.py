@@ -38,6 +38,7 @@ from hushprice.estimation import design, fit
 from hushprice.evaluation.weights import Mask
 
 FOLDS = 5
+FEWEST_SPREAD = 2.0  # effective sample size, below which nothing is known of an error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class Estimate:
 
     name: str
     value: float
-    se: float
+    se: float  # not a number where the log tells nothing
     interval: tuple[float, float]  # of 95%; infinite where the log tells nothing
     customers: int  # it is a mean over so many
     effective: float  # effective sample size, (sum of w)^2 / sum of w^2
@@ -89,19 +90,20 @@ def compare(scores: Scores, earned: Array, reference: Mask) -> Estimate:
     return Estimate(
         name=scores.name,
         value=value,
-        se=_se(own),
+        se=_se(own, scores.effective),
         interval=interval(value, own, scores.effective),
         customers=a,
         effective=scores.effective,
         difference=value - logged,
-        difference_se=_se(own - theirs),
+        difference_se=_se(own - theirs, scores.effective),
         difference_interval=interval(value - logged, own - theirs, scores.effective),
     )
 
 
-def _se(influence: Array) -> float:
+def _se(influence: Array, effective: float) -> float:
+    """Not a number where so few carry the weight that their spread is not seen: nearly 0 with one, self-normalised."""
     n = len(influence)
-    return float(np.sqrt(np.square(influence).sum() / max(n - 1, 1) / n))
+    return float(np.sqrt(np.square(influence).sum() / (n - 1) / n)) if effective >= FEWEST_SPREAD else np.nan
 
 
 def interval(value: float, influence: Array, effective: float) -> tuple[float, float]:
@@ -118,8 +120,8 @@ def interval(value: float, influence: Array, effective: float) -> tuple[float, f
     >>> print("{:.3f} to {:.3f}".format(*interval(0.03, few, 100.0)))      # 3 of 100; normal: -0.004 to 0.064
     0.001 to 0.190
     """
-    n, se = len(influence), _se(influence)
-    if not se > 0.0 or effective < 2.0:
+    n, se = len(influence), _se(influence, effective)
+    if not se > 0.0:
         return -np.inf, np.inf
     unit = influence / np.sqrt(np.square(influence).mean())
     square = np.square(unit)

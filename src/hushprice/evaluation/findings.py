@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from scipy.special import chdtrc
+from scipy.stats import rankdata
 
+from hushprice.errors import Array
 from hushprice.evaluation import propensity as likely
 from hushprice.evaluation.customers import Contexts, Customers
 from hushprice.evaluation.estimators import Scores, Weighed
 from hushprice.evaluation.propensity import Propensities
+from hushprice.evaluation.weights import Mask
 from hushprice.logs.findings import Finding
 from hushprice.logs.source import Source
 
 LOW_EFFECTIVE = 200.0
 LOW_SHARE, PLENTY = 0.01, 2000.0  # an effective size below this share of the rows is told, unless it is plenty
 DOUBT = 4.0  # standard errors
+ALIKE = 1e-3  # p-value, below which the customers left out are others than those used
 REACHED = 0.98  # share of the prices that could have been drawn for a customer, from which on it is all of them
 UNSURE = 0.05  # standard error of this share, from which on it is not known
 
@@ -45,10 +50,43 @@ def of_rows(customers: Customers, drawn: Propensities) -> Iterator[Finding]:
             "random, or not in a way that is known. The customers of the others are taken to be like them: that holds "
             "if who got a random price was not chosen by who they are.",
         )
+    if alike(customers.z, drawn.used) < ALIKE:
+        yield Finding(
+            "others-left-out",
+            "care",
+            f"The customers left out differ from those used, by their features (p-value below {ALIKE:g}). Estimates are "
+            "of customers like those used; they do not hold for all customers, nor does the comparison with what all "
+            "of them paid.",
+        )
     small = drawn.left_out.get(likely.SMALL, 0)
     if small:
         least = likely.SMALLEST_STRATUM
         yield Finding("small-strata", "note", f"{small:,} rows are left out, in strata of fewer than {least} rows.")
+
+
+def alike(z: Array, used: Mask) -> float:
+    """The p-value of a test whether the customers used are a random part of all, by ranks of features, and squares.
+
+    With D the difference of the means and S the covariance over everyone, a b / (a + b) D' S^-1 D has the mean rank(S)
+    over random parts of a and b customers, and is close to chi-squared (Hotelling 1931). Columns whose kurtosis is
+    above a tenth of the smaller part, as a rare category, are left out: their means are not close to normal.
+
+    >>> z = np.random.default_rng(1).normal(size=(1000, 1))
+    >>> bool(alike(z, z[:, 0] > 1.0) < 1e-9), bool(alike(z, np.arange(1000) < 300) > 0.01)
+    (True, True)
+    """
+    a, b = int(used.sum()), int((~used).sum())
+    rank = rankdata(z[:, np.ptp(z, axis=0) > 0.0], axis=0) / (a + b) - 0.5
+    x = np.hstack([rank, rank * rank])
+    x -= x.mean(axis=0)
+    fourth, second = np.mean(x**4, axis=0), np.mean(x * x, axis=0)
+    x = x[:, fourth <= 0.1 * min(a, b) * second**2]
+    if not x.shape[1] or not b:
+        return 1.0
+    scale, turn = np.linalg.eigh(x.T @ x / (a + b - 1))
+    real = scale > 1e-9 * scale[-1]
+    along = turn[:, real].T @ (x[used].mean(axis=0) - x[~used].mean(axis=0))
+    return float(chdtrc(real.sum(), a * b / (a + b) * (np.square(along) / scale[real]).sum()))
 
 
 def of_overlap(weighed: Weighed) -> Iterator[Finding]:

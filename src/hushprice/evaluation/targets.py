@@ -156,7 +156,7 @@ def _word(word: str, n: int, seen: tuple[float, float]) -> Target:
             raise InvalidInput(f"random-price takes no options here, got {word!r}: give its range as prices.")
         return _even(word, n, *seen)
     if name not in policies.REGISTRY:
-        raise unknown("policy", name, ("fixed-price", "random-price", *policies.REGISTRY))
+        raise unknown("policy", name, policies.REGISTRY)
     raise _learns(name)
 
 

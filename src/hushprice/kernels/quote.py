@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from hushprice.kernels.glm import best_price, best_prices, draw, mean, utility
+from hushprice.kernels.glm import best_price, best_prices, draw, mean, profit, utility
 from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.running import HELD, USED, append, update
 
@@ -32,6 +32,62 @@ def quote(phase, code, a, b, level, u, cost, low, high):
     return p
 
 
+# -- on terms: a largest step, a ladder of allowed prices ---------------------------------------------------------
+
+SLACK = 1.0 + 1e-9  # a step is a sum of rounded numbers
+
+
+@compiled
+def window(low, high, last, step):
+    """The range left by the largest step from the last price, which is NaN before the first."""
+    if last == last:
+        low, high = max(low, last - SLACK * step), min(high, last + SLACK * step)
+    return low, high
+
+
+@compiled
+def rungs(ladder, low, high):
+    """(first, last) of the ladder's prices within [low, high]; the last lies before the first if there are none."""
+    return np.searchsorted(ladder, low), np.searchsorted(ladder, high, side="right") - 1
+
+
+@compiled
+def better_rung(code, a, b, cost, p, ladder, first, last):
+    """Of the ladder's prices first .. last, the one that earns most; p is the best price of the whole range.
+
+    For b > 0 what is earned rises up to p and falls from there on, so that it is a neighbour of p; otherwise an end.
+    """
+    if b > 0.0:
+        above = min(max(np.searchsorted(ladder, p), first), last)
+        below = max(above - 1, first)
+    else:
+        below, above = first, last
+    at_below, at_above = profit(code, a, b, ladder[below], cost), profit(code, a, b, ladder[above], cost)
+    return ladder[above] if at_above > at_below else ladder[below]
+
+
+@compiled
+def nearest_rung(p, ladder, first, last):
+    """The price of the ladder's first .. last that is nearest to p; the lower of two."""
+    above = min(max(np.searchsorted(ladder, p), first), last)
+    below = max(above - 1, first)
+    return ladder[above] if ladder[above] - p < p - ladder[below] else ladder[below]
+
+
+@compiled
+def quote_on_terms(phase, code, a, b, level, u, cost, low, high, ladder):
+    """The price of :func:`quote` within the range, on the ladder if there is one. Experiments draw among its prices."""
+    p = min(max(quote(phase, code, a, b, level, u, cost, low, high), low), high)
+    if ladder.size == 0:
+        return p
+    first, last = rungs(ladder, low, high)
+    if phase in (EXPLORE, GRID):
+        return ladder[first + min(math.floor(u * (last - first + 1)), last - first)]
+    if phase == EXPLOIT:
+        return better_rung(code, a, b, cost, p, ladder, first, last)
+    return nearest_rung(p, ladder, first, last)
+
+
 @compiled
 def quotes(phase, code, theta, level, z, uniforms, cost, low, high, a, b, prices):
     """Prices for a block of customers under the same published parameters.
@@ -57,25 +113,31 @@ def deviation(kappa, t):
 
 @compiled
 def perturb_block(
-    code, ridge, cost, low, high, kappa, every, warmup, t, z, uniforms, x, y, theta, P, counts, pace, anchor,
-    true_code, scale, true_a, true_b, demand, prices,
+    code, ridge, cost, low, high, ladder, segment, step, last, kappa, every, warmup, t, z, uniforms,
+    x, y, theta, P, counts, pace, anchor, true_code, scale, true_a, true_b, demand, prices,
 ):  # fmt: skip
     """Semi-Myopic over a block of customers, rounds t + 1, t + 2, ...: quote, sell, record every so many, re-estimate.
 
-    The same steps as a live round: the phase, :func:`quote`, :func:`append` and :func:`update`.
+    The same steps as a live round: the phase, :func:`quote_on_terms`, :func:`append`, :func:`update`. Without rules the
+    terms are the same range for everyone, and no ladder.
     """
     n = len(z)
     a, b = np.empty(1), np.empty(1)
     for i in range(n):
         t += 1
+        s = segment[i]
+        lowest, highest = window(low[i], high[i], last[s], step)
         if counts[HELD] < warmup:
-            prices[i] = quote(EXPLORE, code, 0.0, 0.0, 0.0, uniforms[i], cost, low, high)
+            prices[i] = quote_on_terms(EXPLORE, code, 0.0, 0.0, 0.0, uniforms[i], cost[i], lowest, highest, ladder)
         else:
             if counts[USED] < counts[HELD]:
                 update(code, ridge, x, y, theta, P, counts, pace, anchor)
             utility(z[i : i + 1], theta, a, b)
             level = deviation(kappa, t)
-            prices[i] = quote(PERTURB, code, a[0], b[0], level, uniforms[i], cost, low, high)
+            prices[i] = quote_on_terms(
+                PERTURB, code, a[0], b[0], level, uniforms[i], cost[i], lowest, highest, ladder
+            )  # fmt: skip
+        last[s] = prices[i]
         if t % every == 0:
             outcome = draw(true_code, scale, mean(true_code, true_a[i] - true_b[i] * prices[i]), demand[i])
             append(x, y, counts, pace, z[i], prices[i], outcome)

@@ -1,10 +1,8 @@
 """Prices on terms: a unit cost and a range for each customer, a ladder of allowed prices, a largest step.
 
 The step functions of :mod:`hushprice.kernels.quote` and :mod:`hushprice.kernels.bounds` take a cost and a range for one
-customer; here the terms are turned into these, and the price that comes out is brought to the ladder.
+customer; here the terms of a block of customers are turned into these, one after the other.
 """
-
-import math
 
 import numpy as np
 
@@ -12,60 +10,17 @@ from hushprice.kernels.bounds import decide
 from hushprice.kernels.glm import best_price, draw, mean, profit, utility
 from hushprice.kernels.jit import compiled
 from hushprice.kernels.optimism import STACK
-from hushprice.kernels.quote import EXPLOIT, EXPLORE, GRID, PERTURB, quote
-
-SLACK = 1.0 + 1e-9  # a step is a sum of rounded numbers
-
-
-@compiled
-def window(low, high, last, step):
-    """The range left by the largest step from the last price, which is NaN before the first."""
-    if last == last:
-        low, high = max(low, last - SLACK * step), min(high, last + SLACK * step)
-    return low, high
-
-
-@compiled
-def rungs(ladder, low, high):
-    """(first, last) of the ladder's prices within [low, high]; the last lies before the first if there are none."""
-    return np.searchsorted(ladder, low), np.searchsorted(ladder, high, side="right") - 1
-
-
-@compiled
-def better_rung(code, a, b, cost, p, ladder, first, last):
-    """Of the ladder's prices first .. last, the one that earns most; p is the best price of the whole range.
-
-    For b > 0 what is earned rises up to p and falls from there on, so that it is a neighbour of p; otherwise an end.
-    """
-    if b > 0.0:
-        above = min(max(np.searchsorted(ladder, p), first), last)
-        below = max(above - 1, first)
-    else:
-        below, above = first, last
-    at_below, at_above = profit(code, a, b, ladder[below], cost), profit(code, a, b, ladder[above], cost)
-    return ladder[above] if at_above > at_below else ladder[below]
-
-
-@compiled
-def nearest_rung(p, ladder, first, last):
-    """The price of the ladder's first .. last that is nearest to p; the lower of two."""
-    above = min(max(np.searchsorted(ladder, p), first), last)
-    below = max(above - 1, first)
-    return ladder[above] if ladder[above] - p < p - ladder[below] else ladder[below]
-
-
-@compiled
-def quote_on_terms(phase, code, a, b, level, u, cost, low, high, ladder):
-    """The price of :func:`quote` within the range, on the ladder if there is one. Experiments draw among its prices."""
-    p = min(max(quote(phase, code, a, b, level, u, cost, low, high), low), high)
-    if ladder.size == 0:
-        return p
-    first, last = rungs(ladder, low, high)
-    if phase in (EXPLORE, GRID):
-        return ladder[first + min(math.floor(u * (last - first + 1)), last - first)]
-    if phase == EXPLOIT:
-        return better_rung(code, a, b, cost, p, ladder, first, last)
-    return nearest_rung(p, ladder, first, last)
+from hushprice.kernels.quote import (
+    EXPLOIT,
+    EXPLORE,
+    GRID,
+    PERTURB,
+    better_rung,
+    nearest_rung,
+    quote_on_terms,
+    rungs,
+    window,
+)
 
 
 @compiled

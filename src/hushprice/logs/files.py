@@ -62,7 +62,7 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, EOFError, UnicodeError) as problem:
         reason = str(problem).splitlines()[0][:300] if str(problem) else type(problem).__name__
-        if "UTF8" in reason:
+        if isinstance(problem, UnicodeError) or "UTF8" in reason:
             raise not_utf8(path) from None
         raise InvalidInput(f"{path} cannot be read: {reason.rstrip('.')}. Is the file complete?") from None
 
@@ -161,9 +161,9 @@ class CsvPart:
             counts = {mark: head.count(mark) for mark in (",", ";", "\t")}
             part = replace(part, delimiter=max(counts, key=lambda mark: counts[mark]))
             with part._stream() as stream, part._reader(stream, csv.ConvertOptions(**_NULLS)) as reader:
-                schema = reader.schema
-        require_single(part.name, schema.names)
-        part.types.update({f.name: _csv_type(f.type) for f in schema})
+                names, types = reader.schema.names, reader.schema.types
+        require_single(part.name, names)
+        part.types.update(zip(names, map(_csv_type, types), strict=True))
         return part
 
     @property

@@ -277,6 +277,8 @@ def _shortest(value: float) -> str:
 
 def _joined(chunks: Sequence[Any]) -> Any:
     """Arrays of one column as one, whatever their types: numbers stay numbers only if all of them are."""
+    whole = [pa.types.is_dictionary(c.type) and pa.types.is_integer(_kind(c.type)) for c in chunks]
+    chunks = [c.dictionary_decode() if decode else c for c, decode in zip(chunks, whole, strict=True)]
     kinds = {_kind(c.type) for c in chunks}
     if len(kinds) == 1 and not any(pa.types.is_dictionary(c.type) for c in chunks):
         return pa.concat_arrays(chunks)

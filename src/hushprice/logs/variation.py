@@ -13,6 +13,7 @@ from hushprice.errors import Array
 FUNCTION = 0.01  # a price with less variance of its own than this share is a function of the features
 NEIGHBOURS, ASKED = 20_000, 2_000  # rows that are enough to seek neighbours among, and for how many of them
 PAIRS = 12  # features up to which every pair is looked at
+LEVELS_APART = 4.0  # standard deviations that two levels of a category are taken to be apart, at least
 Places = Mapping[str, Sequence[int]]  # of each feature's entries in z
 
 
@@ -43,25 +44,32 @@ def own_variation(z: Array, prices: Array, features: Places) -> tuple[float, str
     if freedom < 10:
         return 1.0, "too few rows to tell"
     views = {"a linear formula": float(((prices - z @ fitted) ** 2).sum() / freedom / variance)}
-    everything = [j for places in features.values() for j in places]
-    views["all features together"] = _between_neighbours(z[:, everything], prices, rng)
+    placed = {name: _placed(z[:, list(places)]) for name, places in features.items()}
+    views["all features together"] = _between_neighbours(list(placed.values()), prices, rng)
     for count in (1, 2) if len(features) <= PAIRS else (1,):
         for names in combinations(features, count):
-            columns = [j for name in names for j in features[name]]
-            views[" and ".join(names)] = _between_neighbours(z[:, columns], prices, rng)
+            views[" and ".join(names)] = _between_neighbours([placed[name] for name in names], prices, rng)
     how = min(views, key=lambda view: views[view])
     return min(views[how], 1.0), how
 
 
-def _between_neighbours(x: Array, prices: Array, rng: np.random.Generator) -> float:
-    """The share of variance among neighbours in x; indicators keep levels apart, ties are broken at random."""
+def _placed(x: Array) -> tuple[Array, Array]:
+    """Where rows are by the entries of one feature, and its numbers: indicators keep levels apart, on one line."""
     indicator = ((x == 0.0) | (x == 1.0)).all(axis=0)
-    points = np.where(indicator, 4.0 * x, x) + 1e-7 * rng.standard_normal(x.shape)
-    numbers = x[:, ~indicator]
-    count = min(len(x) - 1, max(8, 2 * (numbers.shape[1] + 1)))
-    asked = min(ASKED, len(x))
+    level = LEVELS_APART * x[:, indicator] @ np.arange(1.0, 1.0 + np.count_nonzero(indicator))
+    return np.column_stack([x[:, ~indicator], *([level] if indicator.any() else [])]), x[:, ~indicator]
+
+
+def _between_neighbours(features: Sequence[tuple[Array, Array]], prices: Array, rng: np.random.Generator) -> float:
+    """The share of variance among neighbours in some features; ties are broken at random."""
+    points, numbers = (np.hstack([feature[k] for feature in features]) for k in (0, 1))
+    points += 1e-7 * rng.standard_normal(points.shape)
+    count = min(len(points) - 1, max(8, 2 * (numbers.shape[1] + 1)))
+    asked = min(ASKED, len(points))
     near = np.asarray(cKDTree(points).query(points[:asked], k=count + 1)[1])[:, 1:]
-    variance = float(prices[:asked].var()) or np.inf  # of those asked, so that an odd price elsewhere does not count
+    variance = float(prices[:asked].var())  # of those asked, so that an odd price elsewhere does not count
+    if variance == 0.0:
+        return 1.0
     half = 0.5 * float(np.mean((prices[:asked] - prices[near[:, 0]]) ** 2)) / variance
     if not 1 <= numbers.shape[1] <= 10:
         return half

@@ -11,7 +11,7 @@ in proportion to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,34 +22,36 @@ from hushprice.demand import Rules, Terms
 from hushprice.errors import Array, InvalidInput, finite, positive_int, price_range
 from hushprice.kernels.rules import best_prices_on_terms
 from hushprice.logs import Finding, Source
-from hushprice.logs.findings import at_ends, boundary, extrapolation, severest
+from hushprice.logs.findings import at_ends, boundary, extrapolation, percent, severest
 from hushprice.markets.market import Market, Resample
 from hushprice.markets.twincheck import TwinCheck, replay
 from hushprice.markets.twinrows import (
+    FEW,
     Range,
     Sample,
     Today,
     TwinRows,
     by_weight,
+    categories_of,
     check_today,
     rows_of,
     sample_rows,
     segment_index,
+    unknown_levels,
 )
 
 STOP = "stop"
 OF_THE_RANGE = ("boundary-optimum", "extrapolation")  # findings that a twin makes itself, for its own range and costs
-FEW = 0.01  # a segment with a smaller share of customers says little of which prices were seen
+ROUNDING = 1e-9  # so much, relatively, two prices may differ and be the same
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class About:
-    """Where a twin comes from.
+class Facts:
+    """What is known of the log and the model.
 
-    log: its name; log_rows: complete rows in it; left_out: the others; seen, seen_by: lowest and highest price that the
-    model has seen, in all and in each segment; price, outcome, segment: columns; today: in words; findings: of the
-    model, but for those that depend on the range of prices, which :attr:`Twin.findings` has; model: itself, as plain
-    data; check: the replay of the log, if the model knows its outcomes.
+    log: its name; log_rows: complete rows in it; left_out: the others; seen: lowest and highest price that the model
+    has seen; price, outcome, segment: columns; today: in words; findings: of the model, but for those that depend on
+    the range of prices, which :attr:`Twin.findings` has; check: the replay of the log, if the model knows its outcomes.
     """
 
     log: str
@@ -60,10 +62,16 @@ class About:
     outcome: str
     today: str
     segment: str | None = None
-    seen_by: Mapping[str, Range] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
-    model: Mapping[str, Any] | None = None
     check: TwinCheck | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class About(Facts):
+    """Where a twin comes from. seen_by: the prices seen in each segment; model: itself, as plain data."""
+
+    seen_by: Mapping[str, Range] = field(default_factory=dict)
+    model: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,8 +138,29 @@ class Twin(Market):
         own = [
             *boundary(*at_ends(self.best_prices(), lowest, highest), lowest, highest),
             *extrapolation(everyone, about.seen, by=about.segment or "", segments=segments),
+            *self._today_allowed(),
         ]
         return tuple(severest([*about.findings, *own]))
+
+    def _today_allowed(self) -> Iterator[Finding]:
+        """Care if today's prices leave what each customer may be quoted; a note if they are only off the ladder."""
+        (lowest, highest), today, ladder = self.ends(), self.today, self._terms.ladder
+        slack = ROUNDING * np.abs(today)
+        outside = (today < lowest - slack) | (today > highest + slack)
+        off = np.zeros_like(outside)
+        if ladder.size:
+            above = np.searchsorted(ladder, today)
+            gaps = [np.abs(today - ladder[i.clip(0, ladder.size - 1)]) for i in (above - 1, above)]
+            off = ~outside & (np.minimum(*gaps) > slack)
+        where = ((outside, "outside of the prices allowed to them"), (off, "between the prices of the ladder"))
+        if told := [
+            f"{percent(float(rows.mean()))} of customers pay one {words}" for rows, words in where if rows.any()
+        ]:
+            yield Finding(
+                "today-not-allowed", "care" if outside.mean() > FEW else "note",
+                f"Today's prices are not all allowed: {', '.join(told)}. What is gained or lost against today's prices "
+                "is then partly the price of leaving them.",
+            )  # fmt: skip
 
     @property
     def _terms(self) -> Terms:
@@ -190,7 +219,10 @@ def twin(
         today=_today_told(today, model.price_),
         segment=column,
         seen_by={} if column is None else _seen_by(model, column, sample),
-        findings=tuple(f for f in model.findings_ if f.code not in OF_THE_RANGE),
+        findings=(
+            *(f for f in model.findings_ if f.code not in OF_THE_RANGE),
+            *unknown_levels(categories_of(model), sample.unknown, sample.kept),
+        ),
         model=model.to_dict(),
         check=check,
     )

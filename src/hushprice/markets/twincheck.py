@@ -16,7 +16,7 @@ and their mean and spread told next to those seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from scipy import stats
 
 from hushprice.errors import Array, InvalidInput
 from hushprice.logs import Source
-from hushprice.markets.twinreplay import Group, Grouping, Replay, Weighed, tenths
+from hushprice.markets.twinreplay import Grouping, Replay, Weighed, gap_of, tenths
 from hushprice.markets.twinrows import TwinRows, rows_of, sample_rows
 
 LEVEL = 0.01  # a true model fails in any of the tests at most so often
@@ -76,7 +76,7 @@ class TwinCheck:
         """One plain row a comparison."""
         told = [(one.what, len(one.groups), one.largest_gap, one.chi2, one.df) for one in self.comparisons]
         if self.spread_z is not None:
-            told.append((SPREAD, 1, abs(self.spread_drawn / self.spread_seen - 1.0), self.spread_z**2, 1))
+            told.append((SPREAD, 1, gap_of(self.spread_drawn, self.spread_seen), self.spread_z * self.spread_z, 1))
         return [
             {
                 "comparison": what,
@@ -102,19 +102,8 @@ class TwinCheck:
         return f"{rows}: predicted and seen demand agree up to chance {chance}."
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data; :meth:`from_dict` reads it back."""
+        """As plain data."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> TwinCheck:
-        """From the plain data of :meth:`to_dict`."""
-        try:
-            comparisons = tuple(
-                Replay(**{**c, "groups": tuple(Group(**g) for g in c["groups"])}) for c in plain["comparisons"]
-            )
-            return cls(**{**plain, "comparisons": comparisons})
-        except (TypeError, KeyError) as problem:
-            raise InvalidInput(f"This is not a twin's self-check: {problem}.") from None
 
 
 def check_twin(

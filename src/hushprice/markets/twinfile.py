@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,13 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from hushprice.demand import Rules
-from hushprice.errors import Array, HushpriceError, InvalidInput, array
+from hushprice.errors import LARGEST_VALUE, Array, HushpriceError, InvalidInput, array
 from hushprice.files import check_target, replacing
-from hushprice.logs import Finding, family_config, family_from
+from hushprice.logs import family_config, family_from
 from hushprice.logs.modelfile import plain
-from hushprice.logs.restoring import restore
+from hushprice.logs.restoring import damaged, number, restore
 from hushprice.markets.market import Resample
-from hushprice.markets.twin import About, Twin
-from hushprice.markets.twincheck import TwinCheck
+from hushprice.markets.twin import About, Facts, Twin
 
 FORMAT, VERSION = "hushprice-twin", 1
 KEY = b"hushprice"
@@ -45,7 +44,7 @@ def save_twin(twin: Twin, path: str | PathLike[str]) -> Path:
     told = {"format": FORMAT, "version": VERSION, "market": _market_told(twin), "about": plain(twin.about)}
     table = _table(twin).replace_schema_metadata({KEY: json.dumps(told, allow_nan=False).encode()})
     try:
-        with replacing(target) as aside:
+        with replacing(target, mode=0o600) as aside:  # it holds customers' data
             parquet.write_table(table, aside, compression="zstd", write_page_checksum=True)
     except OSError as problem:
         raise TwinFileError(f"The twin {target} cannot be written: {problem.strerror}.") from problem
@@ -66,12 +65,14 @@ def _is_twin(file: Path) -> bool:
 
 
 def load_twin(path: str | PathLike[str]) -> Twin:
-    """Read a twin back."""
+    """Read a twin back. It has the name of its file, so that twins in one study can be told apart."""
     file = Path(path)
     told = _told(file)
     table = _rows(file)
     try:
         about, market = told["about"], told["market"]
+        if "today" not in table.column_names:
+            raise InvalidInput("it has no column today")
         contexts = Resample(
             _contexts(table),
             costs=_column(table, "cost"),
@@ -79,7 +80,7 @@ def load_twin(path: str | PathLike[str]) -> Twin:
             today=_column(table, "today"),
         )
         return Twin(
-            name="twin",
+            name=f"twin {file.stem}",
             alpha=np.array(market["alpha"], dtype=np.float64),
             beta=np.array(market["beta"], dtype=np.float64),
             family=family_from(market["family"]),
@@ -88,13 +89,14 @@ def load_twin(path: str | PathLike[str]) -> Twin:
             public=market["public"],
             rules=None if market["rules"] is None else Rules.of(market["rules"], source=str(file)),
             segments=tuple(market["segments"]),
-            covariance=None if market["covariance"] is None else np.array(market["covariance"], dtype=np.float64),
+            covariance=_covariance(market["covariance"]),
             names=tuple(name.removeprefix(PREFIX) for name in table.column_names if name.startswith(PREFIX)),
             contexts=contexts,
             about=_about(about),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        raise TwinFileError(f"The twin {file} is damaged: {problem}. Make it again with hushprice twin.") from None
+    except (HushpriceError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as problem:
+        what = str(problem).removeprefix("The model is damaged: ").rstrip(".")
+        raise TwinFileError(f"The twin {file} is damaged: {what}. Make it again with hushprice twin.") from None
 
 
 def from_file(
@@ -147,6 +149,7 @@ def _told(file: Path) -> Mapping[str, Any]:
     try:
         schema = parquet.read_schema(file)
         told = json.loads((schema.metadata or {}).get(KEY, b"null"))
+        json.dumps(told, allow_nan=False, ensure_ascii=False).encode()  # only what JSON and UTF-8 can say
     except (OSError, pa.ArrowException, ValueError):
         raise TwinFileError(f"{file} is not a twin: it is no Parquet file, or a damaged one.") from None
     if not isinstance(told, dict) or told.get("format") != FORMAT:
@@ -185,14 +188,30 @@ def _column(table: pa.Table, name: str, *, kind: Any = np.float64) -> Any:
     return values.astype(kind)
 
 
+def _covariance(told: Any) -> Array | None:
+    if told is None:
+        return None
+    covariance = array("its covariance", told, shape=(None, None), limit=LARGEST_VALUE)
+    if (np.diag(covariance) < 0.0).any():
+        raise InvalidInput("its covariance has a negative variance")
+    return covariance
+
+
 def _about(told: Mapping[str, Any]) -> About:
-    check = told.get("check")
-    return About(
-        **{
-            **told,
-            "seen": tuple(told["seen"]),
-            "seen_by": {name: tuple(seen) for name, seen in told["seen_by"].items()},
-            "findings": tuple(restore(Finding, one, "finding") for one in told["findings"]),
-            "check": None if check is None else TwinCheck.from_dict(check),
-        }
-    )
+    """Where it comes from, checked field by field."""
+    facts = restore(Facts, {name: value for name, value in told.items() if name not in ("seen_by", "model")}, "about")
+    if facts.log_rows < 1 or facts.left_out < 0:
+        raise InvalidInput("about has no rows of the log")
+    model, seen_by = told["model"], told["seen_by"]
+    if not isinstance(model, dict | None):
+        raise damaged("about.model", "an object", model)
+    about = About(**vars(facts), model=model, seen_by={name: _pair(seen, name) for name, seen in seen_by.items()})
+    # restore takes null for a number that is not finite, of which there are none here
+    json.dumps(asdict(replace(about, model=None)), allow_nan=False)
+    return about
+
+
+def _pair(told: Any, name: str) -> tuple[float, float]:
+    if not isinstance(told, list) or len(told) != 2:
+        raise damaged(f"about.seen_by of {name}", "two numbers", told)
+    return number(told[0], "about.seen_by"), number(told[1], "about.seen_by")

@@ -54,8 +54,12 @@ class Replay:
     @property
     def largest_gap(self) -> float:
         """The largest |seen / predicted - 1| over the groups."""
-        gaps = [abs(g.seen / g.predicted - 1.0) for g in self.groups if g.predicted]
-        return max(gaps, default=0.0)
+        return max((gap_of(g.seen, g.predicted) for g in self.groups), default=0.0)
+
+
+def gap_of(value: float, reference: float) -> float:
+    """|value / reference - 1|, and 0 where there is nothing to refer to."""
+    return abs(value / reference - 1.0) if reference else 0.0
 
 
 @dataclass(frozen=True, eq=False)

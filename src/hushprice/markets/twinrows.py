@@ -11,20 +11,27 @@ import numpy.typing as npt
 
 from hushprice.errors import Array, InvalidInput, finite
 from hushprice.kernels.streamed import row_hash
-from hushprice.logs import Source
+from hushprice.logs import Category, Finding, Source
+from hushprice.logs.encoding import MISSING_LEVEL, OTHER_LEVEL
+from hushprice.logs.findings import percent
 from hushprice.logs.tally import complete_rows
 
 Index = npt.NDArray[np.int64]
 Words = npt.NDArray[np.object_]
 Range = tuple[float, float]
 MOST_SEGMENTS = 2_000
+FEW = 0.01  # a share of customers below which a finding needs no care
 PURPOSE = 2  # of the hash of row numbers; 0 and 1 are those of hushprice.logs
 Today = str | float | Mapping[str, float] | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TwinRows:
-    """Complete rows of a log. ``number`` is their place in it, ``seen`` how many rows they were taken from."""
+    """Complete rows of a log.
+
+    number: their place in it; unknown: (n, categories) whether the level is none of the model's; seen: how many rows
+    they were taken from.
+    """
 
     z: Array
     price: Array
@@ -34,6 +41,7 @@ class TwinRows:
     segment: Words
     today: Array
     number: Index
+    unknown: npt.NDArray[np.bool_]
     seen: int
 
     def take(self, index: npt.NDArray[Any]) -> TwinRows:
@@ -75,12 +83,48 @@ def rows_of(
             segment=words,
             today=_today(part, price, words, today),
             number=start + np.flatnonzero(kept),
+            unknown=_unknown(categories_of(model), part),
             seen=batch.rows,
         )
         if (rows.cost < 0.0).any():
             raise InvalidInput(f"A cost is negative: {rows.cost.min():g}.")
+        if isinstance(today, str) and (rows.today < 0.0).any():
+            raise InvalidInput(f"Today's price is negative in the column {today}: {rows.today.min():g}.")
         start += batch.rows
         yield rows
+
+
+def categories_of(model: Any) -> list[Category]:
+    """The features of a model that are categories."""
+    return [feature for feature in model.encoding_.features if isinstance(feature, Category)]
+
+
+def _unknown(categories: list[Category], batch: Any) -> npt.NDArray[np.bool_]:
+    out = np.zeros((batch.rows, len(categories)), dtype=bool)
+    for j, category in enumerate(categories):
+        codes, words = batch.codes(category.name)
+        out[:, j] = np.array([word not in category.levels for word in [*words, MISSING_LEVEL]])[codes]
+    return out
+
+
+def unknown_levels(categories: list[Category], unknown: Index, rows: int) -> Iterator[Finding]:
+    """Tells of rows whose level the model never saw: ``unknown`` of each category.
+
+    Rare levels of the fit are in "(other)" without their names, so that there only what exceeds their share by more
+    than 1% of the rows is taken for new.
+    """
+    for category, count in zip(categories, unknown, strict=True):
+        counts = dict(zip(category.levels, category.counts, strict=True))
+        joined = OTHER_LEVEL in counts
+        share = count / rows - (counts[OTHER_LEVEL] / max(sum(counts.values()), 1) if joined else 0.0)
+        if share > (FEW if joined else 0.0):
+            about = "about " if joined else ""
+            yield Finding(
+                "unknown-levels", "care" if share > FEW else "note",
+                f"In {about}{round(share * rows):,} rows ({percent(share)}) the model never saw the level of "
+                f"{category.name}: they are taken for {OTHER_LEVEL if joined else category.levels[0]}. Fit the model "
+                "to a log that has such customers, or leave them out.",
+            )  # fmt: skip
 
 
 def _today(batch: Any, price: Array, segment: Words, today: Today) -> Array:
@@ -130,24 +174,28 @@ class Names:
 class Sample:
     """At most so many rows, in the order of the log.
 
-    kept: complete rows there were to choose from; seen: all rows; prices: the lowest and highest price of each segment.
+    kept: complete rows there were to choose from; seen: all rows; prices: the lowest and highest price of each segment;
+    unknown: how many of those kept have a level that the model does not know, by category.
     """
 
     rows: TwinRows
     kept: int
     seen: int
     prices: Mapping[str, Range]
+    unknown: Index
 
 
 def sample_rows(batches: Iterator[TwinRows], *, most: int) -> Sample:
     """All rows, or those whose number has the smallest hashes: a uniform sample that is the same every time."""
     pool: list[TwinRows] = []
     held = kept = seen = 0
+    unknown: Any = 0
     threshold = np.uint64(2**64 - 1)
     names = Names("The segment")
     low, high = np.full(MOST_SEGMENTS, np.inf), np.full(MOST_SEGMENTS, -np.inf)
     for rows in batches:
         seen, kept = seen + rows.seen, kept + len(rows.number)
+        unknown = unknown + rows.unknown.sum(axis=0)
         index = names.index(rows.segment)
         np.minimum.at(low, index, rows.price)
         np.maximum.at(high, index, rows.price)
@@ -159,7 +207,7 @@ def sample_rows(batches: Iterator[TwinRows], *, most: int) -> Sample:
     if not pool:
         raise InvalidInput("The log has no rows.")
     prices = {name: (float(low[i]), float(high[i])) for name, i in names.places.items()}
-    return Sample(_smallest(_joined(pool), most), kept, seen, prices)
+    return Sample(_smallest(_joined(pool), most), kept, seen, prices, unknown)
 
 
 def _joined(pool: list[TwinRows]) -> TwinRows:

@@ -128,11 +128,11 @@ class Plan:
         return page_of(self)
 
     def save(self, folder: str | PathLike[str]) -> Path:
-        """Write report.html, table.csv, plan.json and the pictures to a folder, made if need be."""
+        """Write report.html, table.csv, plan.json and the pictures to a folder that :func:`check_folder` allows."""
         from hushprice.planning.report import PICTURES
         from hushprice.plots import save
 
-        place = Path(folder)
+        place = check_folder(folder)
         try:
             place.mkdir(parents=True, exist_ok=True)
             texts = {"report.html": self.html(), "table.csv": csv_text(self.rows()), "plan.json": self.to_json() + "\n"}
@@ -145,6 +145,21 @@ class Plan:
         for picture in self.pictures.values():
             save(picture.figure, place / f"{picture.name}.png")
         return place
+
+
+def check_folder(folder: str | PathLike[str]) -> Path:
+    """A folder that a plan may be written to: one with an earlier plan, or without any file of a plan's names."""
+    from hushprice.planning.report import PICTURES, TITLE
+
+    place, names = Path(folder), ["report.html", "table.csv", "plan.json", *(f"{name}.png" for name in PICTURES)]
+    taken = [name for name in names if (place / name).exists()]
+    try:
+        ours = TITLE.encode() in (place / names[0]).read_bytes() if names[0] in taken else not taken
+    except OSError:
+        ours = False
+    if not ours:
+        raise InvalidInput(f"{place / taken[0]} is not of an earlier plan, so it is left alone. Choose another folder.")
+    return place
 
 
 def plan(

@@ -175,11 +175,12 @@ def _gain(one: Line, today: Line, now: Situation) -> list[str]:
     gain, usual, wins = one.gain, one.usual, one.wins
     if gain is None or usual is None or wins is None:
         return []
-    share = 100.0 * gain.mean / today.revenue.mean if today.revenue.mean else float("nan")
+    base = today.revenue.mean
+    share = f", {gain.mean / base:+.1%} of their revenue" if base > 0.0 else ""
     verb = _verb(one, "gain" if gain.mean >= 0 else "lose")
     return [
         f"{_capital(_named(one))} {verb} {now.both(abs(gain.mean))} against "
-        f"today's prices, {share:+.1f}% of their revenue, on average over {one.replications} replications, "
+        f"today's prices{share}, on average over {one.replications} replications, "
         f"{now.replications}; 95% interval of this average {now.money(gain.low)} to {now.money(gain.high)}. It is a "
         f"gain in {wins} of {one.replications} ({_sure(wins, one.replications)}), and in nine of ten it lies between "
         f"{now.money(usual[0])} and {now.money(usual[1])}."

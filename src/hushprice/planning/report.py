@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hushprice.planning.plan import Plan
 
 COLOUR = {"today": None, "model": 0, "learning": 2, "private": 1}
+TITLE = "A pricing plan for"
 HYPHEN = "\u2011"  # that does not break
 SEGMENTS = 15  # drawn at most
 GROUPS = 12  # of a comparison shown at most
@@ -44,7 +45,7 @@ def page_of(plan: Plan) -> str:
         _check(plan),
         _assumptions(plan),
     ]
-    return page(f"A pricing plan for {plan.twin.about.log}", told.headline, sections)
+    return page(f"{TITLE} {plan.twin.about.log}", told.headline, sections)
 
 
 def pictures(plan: Plan) -> dict[str, Picture]:

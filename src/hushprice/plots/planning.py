@@ -43,7 +43,7 @@ def loss_by_option(bars: Sequence[Bar], *, unit: str = "") -> Figure:
         axes.plot(bar.mean, y, "o", color=colour, markersize=6)
         if bar.colour is None:
             axes.axvline(bar.mean, color=TODAY_COLOUR, linestyle=":", linewidth=1.2, zorder=0)
-    axes.set_yticks(range(len(ordered)), [bar.label for bar in ordered])
+    axes.set_yticks(range(len(ordered)), [bar.label for bar in ordered], parse_math=False)
     axes.invert_yaxis()
     axes.set_xlim(left=min(0.0, *(bar.low for bar in ordered if bar.low == bar.low), 0.0))
     axes.set_xlabel(_with("lost against knowing demand", unit))
@@ -130,7 +130,7 @@ def prices_by_segment(pairs: Sequence[PricePair]) -> Figure:
             axes.plot([end, end], [y - 0.5, y + 0.5], color=REFERENCE, linestyle=":", linewidth=1)
         axes.plot(pair.today, y, "s", color=TODAY_COLOUR, markersize=7, label="today" if y == 0 else None)
         axes.plot(pair.best, y, "o", color=COLOURS[0], markersize=7, label="by the model" if y == 0 else None)
-    axes.set_yticks(range(len(pairs)), [pair.label for pair in pairs])
+    axes.set_yticks(range(len(pairs)), [pair.label for pair in pairs], parse_math=False)  # $ is money
     axes.set_ylim(len(pairs) - 0.4, -0.6)
     axes.set_xlabel("price (mean over customers; band: nine of ten of the model's)")
     axes.xaxis.set_major_locator(MaxNLocator(6))

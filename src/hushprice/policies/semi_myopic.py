@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hushprice.demand import Terms
 from hushprice.errors import Array, SnapshotError, positive_int
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import quote as kernel
@@ -137,7 +138,6 @@ class MyopicServer(Server[Records]):
 class MyopicLoop(Loop):
     """A block of customers at a time: quote, sell, record, re-estimate."""
 
-    on_terms = False
     server: MyopicServer
 
     @property
@@ -147,13 +147,14 @@ class MyopicLoop(Loop):
     def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
         policy, estimator, t = self.server.policy, self.server.estimator, self.server.t
         n = rows.stop - rows.start
+        terms = self.terms(customers, rows) or Terms.of(None, policy.prices, n, cost=policy.cost)
         estimator.reserve(n // policy.every + 1)
         prices = np.empty(n)
         warming = policy.every * (policy.records_to_start - estimator.records) - t % policy.every
         explored = n if policy.kappa > 0.0 else min(n, max(0, warming))
         kernel.perturb_block(
-            policy.family.code, policy.ridge, policy.cost, *policy.prices, policy.kappa, policy.every,
-            policy.records_to_start, t, customers.z[rows], rng.random(n), *estimator.arrays(),
+            policy.family.code, policy.ridge, *terms.limits, policy.kappa, policy.every, policy.records_to_start,
+            t, customers.z[rows], rng.random(n), *estimator.arrays(),
             customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
             customers.uniforms[rows], prices,
         )  # fmt: skip
