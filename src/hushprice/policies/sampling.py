@@ -23,7 +23,7 @@ from hushprice.demand import Terms
 from hushprice.errors import Array
 from hushprice.kernels import LINEAR, POISSON
 from hushprice.kernels import bounds as kernel
-from hushprice.kernels import rules as on_terms
+from hushprice.kernels.quote import window
 from hushprice.policies.base import Bounds, Policy, Propensity
 
 REACH = 9.0  # standard deviations of b'
@@ -38,7 +38,7 @@ def propensity(policy: Policy, bounds: Bounds, z: Array, price: Array, terms: Te
     d, theta, work = policy.dim, bounds.theta[0], np.empty(4 * policy.dim)
     for i, p in enumerate(price):
         s = given.segment[i]
-        low, high = on_terms.window(given.low[i], given.high[i], given.last[s], given.step)
+        low, high = window(given.low[i], given.high[i], given.last[s], given.step)
         r2, vertex, q2 = kernel.forms(bounds.root[0], z[i], work)
         sampled = Sampled(
             code=policy.family.code, a=float(z[i] @ theta[:d]), b=float(z[i] @ theta[d:]), vertex=vertex,
