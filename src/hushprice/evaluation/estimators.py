@@ -125,7 +125,7 @@ def interval(value: float, influence: Array, effective: float) -> tuple[float, f
         return -np.inf, np.inf
     unit = influence / np.sqrt(np.square(influence).mean())
     square = np.square(unit)
-    skewness, kurtosis = float(square @ unit) / n, float(square @ square) / n
+    skewness, kurtosis = float((square * unit).mean()), float((square * square).mean())
     k = skewness / float(np.sqrt(n))
     freedom = min(2.0 * n / max(kurtosis - 1.0, 1e-9), effective - 1.0)
     t = float(stdtrit(freedom, 0.975))

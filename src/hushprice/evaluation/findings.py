@@ -54,7 +54,7 @@ def of_rows(customers: Customers, drawn: Propensities) -> Iterator[Finding]:
         yield Finding(
             "others-left-out",
             "care",
-            f"The customers left out differ from those used, by their features (p-value below {ALIKE:g}). Estimates are "
+            f"Customers left out differ from those used, by their features (p-value below {ALIKE:g}). Estimates are "
             "of customers like those used; they do not hold for all customers, nor does the comparison with what all "
             "of them paid.",
         )
