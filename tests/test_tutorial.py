@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,9 @@ def rewrite(folder: Path) -> None:
         for command, _ in commands(block):
             typed = command.splitlines()
             lines += [f"$ {typed[0]}", *(f"> {line}" for line in typed[1:])]
+            began = time.perf_counter()
             told = run(command, folder)
+            print(f"{time.perf_counter() - began:.0f} s: {typed[0]}", flush=True)
             lines += [told] if told else []
         text = text.replace(block, "\n".join(lines) + "\n")
     TUTORIAL.write_text(text, encoding="utf-8")
