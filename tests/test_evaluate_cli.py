@@ -86,7 +86,7 @@ def test_a_column_of_propensities_and_a_fixed_cost(log: Path) -> None:
 
 def test_the_kind_of_propensities_and_the_family_can_be_said(log: Path) -> None:
     told = (log, "fixed-price:price=2", *USUAL, "--propensity", "chance", "--json")
-    assert "--discrete true or false" in json.loads(run(*told))["findings"][0]["text"]
+    assert "--discrete true, false or COLUMN" in json.loads(run(*told))["findings"][0]["text"]
     said = json.loads(run(*told, "--discrete", "false", "--family", "linear"))
     assert "discrete-guessed" not in [finding["code"] for finding in said["findings"]]
     found = evaluate(

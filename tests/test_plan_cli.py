@@ -120,7 +120,7 @@ def test_plan_writes_a_report_and_recommends(shop: Path, tmp_path: Path) -> None
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     for words in ("today's prices", "the model's prices", "etc-ldp", "report.html"):
-        assert words in result.output
+        assert words in result.output.replace("\n", "")  # a long path is broken
     names = {path.name for path in (tmp_path / "plan").iterdir()}
     assert {"report.html", "table.csv", "plan.json", "epsilon.png", "opt-out.png"} <= names
     headline = json.loads((tmp_path / "plan" / "plan.json").read_text())["recommendation"]["headline"]

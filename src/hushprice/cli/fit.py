@@ -159,14 +159,14 @@ def _coefficients(model: DemandModel) -> Table:
 def _elasticities(report: Report, prices: tuple[float, float]) -> Table:
     title = f"Price elasticities by {report.by}" if report.segments else "Price elasticity"
     table = Table(title=escape(title), title_justify="left")
-    table.add_column("segment", style="bold", overflow="fold")
+    table.add_column("segment", style="bold", overflow="fold", min_width=8)
     for heading in ("rows", "prices seen", "demand", "elasticity", "se", "best price"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=heading != "prices seen")
 
     def add(s: Segment) -> None:
         table.add_row(
-            escape(s.name), f"{s.rows:,}", f"{s.low:g} to {s.high:g}", number(s.demand), number(s.elasticity),
-            number(s.elasticity_se), number(s.best_price),
+            escape(s.name), f"{s.rows:,}", f"{number(s.low)} to {number(s.high)}", number(s.demand),
+            number(s.elasticity), number(s.elasticity_se), number(s.best_price),
         )  # fmt: skip
 
     for segment in report.segments:

@@ -156,6 +156,12 @@ def show(console: Console, made: Plan) -> None:
     for row in rows:
         table.add_row(*(escape(str(row[heading])) for heading in headings))
     console.print(table)
+    fewer = min(line.replications for line in made.lines)
+    if fewer < max(line.replications for line in made.lines):
+        console.print(
+            f"  The private options have {fewer} replications, and are compared with the same {fewer} of the others.",
+            highlight=False,
+        )
     told = made.recommendation
     console.print(f"\n[bold]{escape(told.headline)}[/bold]\n", highlight=False)
     for reason in told.reasons:

@@ -24,7 +24,7 @@ GUESSED = Finding(
     "note",
     "The log does not say whether propensities are densities or probabilities: where each price repeats "
     f"{REPEATED} times or more on average they are taken for probabilities. Say which: "
-    "discrete=True or False (--discrete true or false).",
+    "discrete=True or False, or by a column that says it of each row (--discrete true, false or COLUMN).",
 )
 
 

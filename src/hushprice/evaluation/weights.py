@@ -27,7 +27,7 @@ from hushprice.errors import Array
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _CELLS = 2_000_000  # of a table of customers by ladder prices held at once
-_EDGE, _MOST = 10, 0.05  # see Range.seen
+_EDGE, _LEAST, _MOST = 10, 0.01, 0.05  # see Range.seen
 _ROUNDING = 1e-9
 
 
@@ -85,13 +85,13 @@ class Range:
 
         From the highest price seen it is no further to the end than to the 11th highest, but for once in 2^10 logs,
         whatever the density is: gaps between the highest of many prices are exponential and alike. It is taken to be
-        5% of the range at most.
+        1% of the range at least, so that a target at the true end is never refused, and 5% at most.
         """
         p = np.sort(price[rows])
         k = min(_EDGE, len(p) - 1)
-        most = _MOST * (p[-1] - p[0])
-        beyond = float(min(p[k] - p[0], most)), float(min(p[-1] - p[-1 - k], most))
-        return cls(rows=rows, low=float(p[0]), high=float(p[-1]), beyond=beyond)
+        size = p[-1] - p[0]
+        below, above = np.clip([p[k] - p[0], p[-1] - p[-1 - k]], _LEAST * size, _MOST * size)
+        return cls(rows=rows, low=float(p[0]), high=float(p[-1]), beyond=(float(below), float(above)))
 
     @property
     def ends(self) -> tuple[float, float]:

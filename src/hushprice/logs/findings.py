@@ -201,7 +201,7 @@ def boundary(
         for end, (share, prices) in ends.items() if share > 0.0
     ]  # fmt: skip
     why = ""
-    if at_high > at_low and elasticity > -1.0:
+    if at_high > at_low and -1.0 < elasticity < 0.0:
         why = f" Demand is inelastic ({elasticity:.2f}): a higher price loses less than it earns."
     yield Finding(
         "boundary-optimum", "care",

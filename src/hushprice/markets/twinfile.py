@@ -151,7 +151,10 @@ def _told(file: Path) -> Mapping[str, Any]:
         told = json.loads((schema.metadata or {}).get(KEY, b"null"))
         json.dumps(told, allow_nan=False, ensure_ascii=False).encode()  # only what JSON and UTF-8 can say
     except (OSError, pa.ArrowException, ValueError):
-        raise TwinFileError(f"{file} is not a twin: it is no Parquet file, or a damaged one.") from None
+        raise TwinFileError(
+            f"{file} is not a twin: it is no Parquet file, or a damaged one. Of a model or a log, first make a twin: "
+            f"hushprice twin MODEL LOG --out NAME.twin"
+        ) from None
     if not isinstance(told, dict) or told.get("format") != FORMAT:
         raise TwinFileError(
             f"{file} is not a twin of hushprice. Make one with: hushprice twin MODEL LOG --out NAME.twin"

@@ -138,6 +138,12 @@ def _headline(verdict: Verdict, one: Line, now: Situation) -> str:
     if verdict in ("keep", "stop") or one.gain is None:
         return STOP if verdict == "stop" else KEEP
     if verdict == "unclear":
+        few = one.gain.positive and one.wins == one.replications
+        if few:
+            return (
+                f"{one.replications} replications are too few for a recommendation, though {_named(one)} gained in all "
+                f"of them. Run more: --replications 40."
+            )
         return f"Keep today's prices for now: there is not enough evidence to change them. {_doubt(one, now)}"
     if verdict == "widen" and now.edge is not None:
         return (
@@ -242,7 +248,7 @@ def _privacy(lines: Sequence[Line], now: Situation) -> list[str]:
     for from_log, name in ((False, "from nothing"), (True, "started from the log")):
         curve = [one for one in lines if one.kind == "private" and one.epsilon is not None and one.from_log is from_log]
         costs = [
-            f"{now.money(one.privacy.mean)} at epsilon {one.epsilon:g}{_everyone(one)}"
+            f"{_cost(one.privacy, now)} at epsilon {one.epsilon:g}{_everyone(one)}"
             for one in curve
             if one.privacy is not None
         ]
@@ -250,11 +256,18 @@ def _privacy(lines: Sequence[Line], now: Situation) -> list[str]:
             told.append(f"Learning under local differential privacy, {name}, costs against etc: {', '.join(costs)}.")
     shares = [one for one in lines if one.kind == "opt-out" and one.privacy is not None]
     if shares:
-        costs = [f"{now.money(one.privacy.mean)} if {one.opt_out:.0%} opt out" for one in shares if one.privacy]
+        costs = [f"{_cost(one.privacy, now)} if {one.opt_out:.0%} opt out" for one in shares if one.privacy]
         told.append(f"Letting customers choose (epsilon {shares[0].epsilon:g}) costs against etc: {', '.join(costs)}.")
     if told:
         told.append("Today's and the model's prices ask customers for nothing: there privacy is free.")
     return told
+
+
+def _cost(price: Interval, now: Situation) -> str:
+    """An amount, or what there is to say if these replications do not tell it from nothing."""
+    if price.low <= 0.0 <= price.high and price.low < price.high:
+        return f"nothing that can be told from 0 ({now.money(price.low)} to {now.money(price.high)})"
+    return now.money(price.mean)
 
 
 def _everyone(line: Line) -> str:
