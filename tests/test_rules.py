@@ -167,7 +167,7 @@ def test_a_saved_pricer_keeps_to_the_largest_step(tmp_path: Path) -> None:
 class _LyingDevice(Device):
     def propensity(self, params: Params, z: Any, price: Any, terms: Any = None) -> Propensity:
         told = super().propensity(params, z, price, terms)
-        return Propensity(1.08 * told.value, told.discrete)
+        return Propensity(1.15 * told.value, told.discrete)
 
 
 class _Liar(ETC):

@@ -94,7 +94,7 @@ KNOWN = ("etc", "etc-doubling", "mle-cycle", "semi-myopic", "ts-wtl", "ucb", "et
 def _again(pricer: Pricer, loop: LiveLoop, t: int) -> tuple[Array, Propensity]:
     """The prices customer t may be quoted, and how likely each is said to be."""
     params = pricer.params
-    times = 3_000 if params.phase is Phase.SAMPLE else 30_000  # a sampled price takes an integral
+    times = 1_500 if params.phase is Phase.SAMPLE else 12_000  # a sampled price takes an integral
     z = np.repeat(loop.z[t : t + 1], times, axis=0)
     cost = None if loop.cost is None else loop.cost[t]
     segment = None if loop.segment is None else np.repeat(loop.segment[t : t + 1], times)
