@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 from llvmlite import ir
-from numba import types, vectorize
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -20,13 +20,17 @@ TILE = 64
 _LANES = 4
 
 
-@vectorize(["uint64(int64, uint64)"], cache=True)
+@compiled
 def row_hash(number, purpose):
-    """A fixed hash of a row number, one for each purpose (splitmix64)."""
-    x = np.uint64(number) + (purpose + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    """A fixed hash of each row number, one for each purpose (splitmix64)."""
+    hashes = np.empty(number.size, np.uint64)
+    start = (np.uint64(purpose) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    for i in range(number.size):
+        x = np.uint64(number[i]) + start
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        hashes[i] = x ^ (x >> np.uint64(31))
+    return hashes
 
 
 @compiled
