@@ -24,9 +24,9 @@ from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 from statsmodels.stats.proportion import proportion_confint
 
-from hushprice.demand import Linear, Logistic, Poisson
+from hushprice.demand import Linear, Logistic, Poisson, family_config, family_from
 from hushprice.errors import HushpriceError, InvalidInput
-from hushprice.logs import DemandModel, ModelFileError, Outcomes, family_config, family_from, fit, held_out
+from hushprice.logs import DemandModel, ModelFileError, Outcomes, fit, held_out
 from hushprice.logs.heldout import auc, tenths
 
 LOANS = Path(__file__).parents[2] / "shared" / "data" / "karlan-zinman.csv.gz"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from hushprice.errors import InvalidInput
+from hushprice.errors import HushpriceError, InvalidInput
 
 
 @contextmanager
@@ -59,6 +59,20 @@ def check_target(path: str | os.PathLike[str], *, what: str, example: str, is_on
     if target.exists() and target.stat().st_size and not is_one(target):
         raise InvalidInput(f"{target} exists and is not a {what}, so it is left alone. Choose another name.")
     return target
+
+
+def check_version(
+    told: Mapping[str, Any], known: int, *, path: str | os.PathLike[str], again: str, error: type[HushpriceError]
+) -> None:
+    """Refuse plain data whose version is none, or newer than the one known. ``again`` is how to make it afresh."""
+    version = told.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise error(f"{path} is damaged: its version is {version!r}. {again[0].upper()}{again[1:]}.")
+    if version > known:
+        raise error(
+            f"{path} has version {version}, written by a newer hushprice; this one reads up to {known}. Update "
+            f"hushprice, or {again}."
+        )
 
 
 def without_nan(value: Any) -> Any:

@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from hushprice.cli.options import AsCsv, AsJson, Load, SeedOption, Workers
-from hushprice.cli.show import Output, show_findings
+from hushprice.cli.show import Output, counting_bar, show_findings
 from hushprice.cli.working import folder, names_of
 from hushprice.errors import InvalidInput
 from hushprice.markets.twinfile import load_twin
@@ -79,7 +78,7 @@ def plan(
     shares = numbers("--opt-out", opt_out, OPT_OUT)
     check_folder(folder(out))
     console = Console(stderr=output is not Output.TABLE)
-    with _bar(console) as bar:
+    with counting_bar(console, "simulating", "replications") as bar:
         task = bar.add_task("", total=None)
         made = make(
             market,
@@ -125,17 +124,6 @@ def numbers(option: str, text: str | None, usual: tuple[float, ...]) -> tuple[fl
     if not told:
         raise InvalidInput(f"{option} takes numbers with commas between them, or none, got {text!r}.")
     return told
-
-
-def _bar(console: Console) -> Progress:
-    columns = (
-        TextColumn("simulating"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("replications"),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=console, transient=True, expand=True)
 
 
 def show(console: Console, made: Plan) -> None:

@@ -38,7 +38,14 @@ class Output(Enum):
 def progress_bar(
     console: Console, total: int, *, doing: str = "simulating", things: str = "replications"
 ) -> Iterator[Callable[[int], None]]:
-    """A bar over replications or other things; the function it gives is called with how many are done."""
+    """A bar over replications or other things; the function it gives is called with how many more are done."""
+    with counting_bar(console, doing, things) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda n: bar.advance(task, n)
+
+
+def counting_bar(console: Console, doing: str, things: str) -> Progress:
+    """What is done, how many things of how many, and the time left."""
     columns = (
         TextColumn(doing),
         BarColumn(bar_width=None),
@@ -46,9 +53,7 @@ def progress_bar(
         TextColumn(things),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True, expand=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda n: bar.advance(task, n)
+    return Progress(*columns, console=console, transient=True, expand=True)
 
 
 def show(console: Console, results: Comparison, output: Output) -> None:

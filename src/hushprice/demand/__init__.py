@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from hushprice.demand.families import Family, Linear, Logistic, Poisson
@@ -28,4 +30,34 @@ def as_family(value: Any) -> Family:
     raise InvalidInput(f"family must be a demand family such as hushprice.Logistic(), got {value!r}.")
 
 
-__all__ = ["FAMILIES", "Family", "Linear", "Logistic", "Poisson", "Rules", "Segments", "Terms", "as_family", "fresh"]
+def family_config(family: Family) -> dict[str, Any]:
+    """A family as plain data; :func:`family_from` reads it back.
+
+    >>> family_config(Linear(sigma=2.0))
+    {'name': 'linear', 'sigma': 2.0}
+    """
+    return {"name": family.name, **{f.name: getattr(family, f.name) for f in fields(family)}}
+
+
+def family_from(config: Any) -> Family:
+    """A family from the plain data of :func:`family_config`, checked.
+
+    >>> family_from({"name": "linear", "sigma": 2.0})
+    Linear(sigma=2.0)
+    """
+    if not isinstance(config, Mapping) or not isinstance(config.get("name"), str):
+        raise InvalidInput(f"A demand family must be given with its name, as {{'name': 'logistic'}}, got {config!r}.")
+    options = dict(config)
+    name = options.pop("name")
+    if name not in FAMILIES:
+        raise unknown("demand family", name, FAMILIES)
+    known = {f.name for f in fields(FAMILIES[name])}
+    if set(options) != known:
+        raise InvalidInput(f"{name} demand has {', '.join(sorted(known)) or 'no options'}, got {', '.join(options)}.")
+    return FAMILIES[name](**options)
+
+
+__all__ = [
+    "FAMILIES", "Family", "Linear", "Logistic", "Poisson", "Rules", "Segments", "Terms", "as_family", "family_config",
+    "family_from", "fresh",
+]  # fmt: skip

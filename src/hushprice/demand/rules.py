@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -212,17 +212,11 @@ class Terms:
 
     def rows(self, rows: slice) -> Terms:
         """The terms of some of the customers, with the same last prices."""
-        return Terms(
-            cost=self.cost[rows], low=self.low[rows], high=self.high[rows], ladder=self.ladder,
-            segment=self.segment[rows], step=self.step, last=self.last,
-        )  # fmt: skip
+        return replace(self, cost=self.cost[rows], low=self.low[rows], high=self.high[rows], segment=self.segment[rows])
 
     def within(self, prices: tuple[float, float]) -> Terms:
         """The same terms with every range cut to ``prices``; one that does not reach into it becomes its nearer end."""
-        low, high = (np.clip(end, *prices) for end in (self.low, self.high))
-        return Terms(
-            cost=self.cost, low=low, high=high, ladder=self.ladder, segment=self.segment, step=self.step, last=self.last
-        )
+        return replace(self, low=np.clip(self.low, *prices), high=np.clip(self.high, *prices))
 
     def allows(self, prices: Array) -> npt.NDArray[np.bool_]:
         """Which of these prices are allowed, whatever was quoted before."""
@@ -231,10 +225,7 @@ class Terms:
 
     def before(self) -> Terms:
         """A copy whose last prices stay as they are."""
-        return Terms(
-            cost=self.cost, low=self.low, high=self.high, ladder=self.ladder, segment=self.segment, step=self.step,
-            last=self.last.copy(),
-        )  # fmt: skip
+        return replace(self, last=self.last.copy())
 
     @property
     def limits(self) -> tuple[Array, Array, Array, Array, Segments, float, Array]:

@@ -3,7 +3,6 @@
 from hushprice.logs.design import Design, Rows, held_out
 from hushprice.logs.diagnostics import Coefficient, Curve, HeldOut, Report, Score, Segment, Tenth
 from hushprice.logs.encoding import Category, Encoding, Number
-from hushprice.logs.families import family_config, family_from
 from hushprice.logs.findings import Finding
 from hushprice.logs.model import DemandModel, fit
 from hushprice.logs.restoring import ModelFileError
@@ -34,8 +33,6 @@ __all__ = [
     "StreamedFit",
     "Survey",
     "Tenth",
-    "family_config",
-    "family_from",
     "fit",
     "held_out",
     "stream_fit",

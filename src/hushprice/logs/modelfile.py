@@ -19,12 +19,11 @@ from typing import Any
 import numpy as np
 
 from hushprice import files
-from hushprice.demand import as_family
+from hushprice.demand import as_family, family_config, family_from
 from hushprice.errors import Array
 from hushprice.files import replacing
 from hushprice.logs.diagnostics import Report
 from hushprice.logs.encoding import Encoding
-from hushprice.logs.families import family_config, family_from
 from hushprice.logs.findings import Finding
 from hushprice.logs.fitting import Learned
 from hushprice.logs.restoring import ModelFileError, damaged, restore
@@ -58,14 +57,7 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
     data = _load(Path(path))
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ModelFileError(f"{path} is not a demand model of hushprice. Make one with: hushprice fit LOG")
-    version = data.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise ModelFileError(f"{path} is damaged: its version is {version!r}. Fit the model again.")
-    if version > VERSION:
-        raise ModelFileError(
-            f"{path} has version {version}, written by a newer hushprice; this one reads up to {VERSION}. "
-            "Update hushprice, or fit the model again."
-        )
+    files.check_version(data, VERSION, path=path, again="fit the model again", error=ModelFileError)
     if not isinstance(data.get("model"), dict):
         raise ModelFileError(f"{path} is damaged: it holds no model. Fit the model again.")
     return dict(data["model"])

@@ -330,9 +330,5 @@ class Resample:
         if self.costs is None and self.segments is None and self.today is None:
             return Arrivals(self(rng, n))
         i = rng.integers(len(self.rows), size=n)
-        cost, segment, today = (None if part is None else part[i] for part in self._parts)
-        return Arrivals(self.rows[i], cost, segment, today)
-
-    @property
-    def _parts(self) -> tuple[Any, Any, Any]:
-        return self.costs, self.segments, self.today
+        known: tuple[Any, ...] = (self.costs, self.segments, self.today)
+        return Arrivals(self.rows[i], *(None if part is None else part[i] for part in known))

@@ -20,10 +20,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from hushprice.demand import Rules
+from hushprice.demand import Rules, family_config, family_from
 from hushprice.errors import LARGEST_VALUE, Array, HushpriceError, InvalidInput, array
-from hushprice.files import check_target, replacing
-from hushprice.logs import family_config, family_from
+from hushprice.files import check_target, check_version, replacing
 from hushprice.logs.modelfile import plain
 from hushprice.logs.restoring import damaged, number, restore
 from hushprice.markets.market import Resample
@@ -159,14 +158,7 @@ def _told(file: Path) -> Mapping[str, Any]:
         raise TwinFileError(
             f"{file} is not a twin of hushprice. Make one with: hushprice twin MODEL LOG --out NAME.twin"
         )
-    version = told.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise TwinFileError(f"{file} is damaged: its version is {version!r}. Make the twin again.")
-    if version > VERSION:
-        raise TwinFileError(
-            f"{file} has version {version}, written by a newer hushprice; this one reads up to {VERSION}. Update "
-            f"hushprice, or make the twin again."
-        )
+    check_version(told, VERSION, path=file, again="make the twin again", error=TwinFileError)
     return told
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from hushprice.errors import Array
+from hushprice.logs.groups import quantile_edges
 from hushprice.markets.twinrows import MOST_SEGMENTS, Names
 
 TENTHS = 10
@@ -142,5 +143,4 @@ def tenths(values: Array) -> Array:
     distinct = np.unique(values)
     if len(distinct) <= TENTHS:
         return np.asarray(0.5 * (distinct[1:] + distinct[:-1]))
-    edges: Array = np.unique(np.quantile(values, np.arange(1, TENTHS) / TENTHS))
-    return np.asarray(edges[edges > distinct[0]])
+    return quantile_edges(values, TENTHS)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.demand import FAMILIES, Family, Rules, Segments, Terms, as_family
+from hushprice.demand import Family, Rules, Segments, Terms, as_family, family_config, family_from
 from hushprice.errors import LARGEST_DIM, LARGEST_VALUE, Array, InvalidInput, finite, positive_int, price_range, unknown
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import bounds as bounds_kernel
@@ -228,7 +228,7 @@ class Policy(ABC):
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, Family):
-                value = {"name": value.name, **{f.name: getattr(value, f.name) for f in fields(value)}}
+                value = family_config(value)
             elif isinstance(value, np.ndarray):
                 value = value.tolist()
             elif isinstance(value, tuple):
@@ -244,10 +244,10 @@ class Policy(ABC):
     def from_config(cls, config: Mapping[str, Any]) -> Policy:
         """A policy from the plain data of :meth:`config`."""
         options = dict(config)
-        family = dict(options.pop("family"))
+        family = family_from(options.pop("family"))
         if options.get("rules") is not None:
             options["rules"] = Rules.of(options["rules"])
-        return cls(family=FAMILIES[family.pop("name")](**family), **options)
+        return cls(family=family, **options)
 
 
 class Device:

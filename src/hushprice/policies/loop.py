@@ -64,10 +64,7 @@ class Loop:
         """Sell to the customers in ``rows``, at most :attr:`reach` of them: (prices, rounds explored)."""
         device, server = self.device, self.server
         params, z, public = server.params, customers.z[rows], customers.public[rows]
-        terms = self.terms(customers, rows)
-        before = None if terms is None else terms.before()
-        quotes = device.quote(params, z, rng) if terms is None else device.quote(params, z, rng, terms)
-        self.note(params, z, quotes, before)
+        quotes = self.quote(params, z, rng, self.terms(customers, rows))
         y = customers.buy(rows, quotes.price)
         server.advance(rows.stop - rows.start)
         if isinstance(quotes.stage, int):
@@ -86,5 +83,6 @@ class Loop:
         segment = None if customers.segment is None else customers.segment[rows]
         return self.device.policy.terms(rows.stop - rows.start, cost=cost, segment=segment, last=self.last)
 
-    def note(self, params: Params, z: Array, quotes: Quotes, terms: Terms | None) -> None:
-        """Called with all quotes, and the terms as they were before them."""
+    def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None) -> Quotes:
+        """What the device quotes."""
+        return self.device.quote(params, z, rng) if terms is None else self.device.quote(params, z, rng, terms)

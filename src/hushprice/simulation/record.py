@@ -61,8 +61,11 @@ class RecordingLoop(Loop):
         super().__init__(device, server)
         self.kept: list[Propensity] = []
 
-    def note(self, params: Params, z: Array, quotes: Quotes, terms: Terms | None) -> None:
-        self.kept.append(self.device.propensity(params, z, quotes.price, terms))
+    def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None) -> Quotes:
+        before = None if terms is None else terms.before()
+        quotes = super().quote(params, z, rng, terms)
+        self.kept.append(self.device.propensity(params, z, quotes.price, before))
+        return quotes
 
     def propensities(self) -> Propensity:
         """Those kept since the last call."""
