@@ -1,6 +1,7 @@
 """Special functions: Wright omega, the normal quantile and the Poisson quantile."""
 
 import math
+from decimal import Context, Decimal
 
 import numpy as np
 
@@ -8,11 +9,20 @@ from hushprice.kernels.jit import compiled, inlined
 
 # ---------------------------------------------------------------------------------------------------------
 # exp(x) = 2^m 2^(j/64) e^r with |r| <= log(2)/128, so that a polynomial of degree five is exact to rounding.
-# Inlined it costs less than half of a call to the C library, and one of these is paid for every sale.
+# Inlined it costs less than half of a call to the C library, and one of these is paid for every sale. Being made of
+# IEEE operations alone, it has the same bits on every machine and in every language, and so have the prices.
 # ---------------------------------------------------------------------------------------------------------
 
-_POWERS = 2.0 ** np.arange(-1074.0, 1024.0)
-_ROOTS = 2.0 ** (np.arange(64) / 64.0)
+_POWERS = np.array([math.ldexp(1.0, m) for m in range(-1074, 1024)])
+
+
+def _roots() -> np.ndarray:
+    """2^(j/64), correctly rounded."""
+    context = Context(prec=50)
+    return np.array([float(context.power(Decimal(2), Decimal(j) / 64)) for j in range(64)])
+
+
+_ROOTS = _roots()
 _STEP = math.log(2.0) / 64.0
 _STEP_HIGH = math.ldexp(math.floor(math.ldexp(_STEP, 40)), -40)  # so that k * _STEP_HIGH is exact
 _STEP_LOW = 2.5310172166650877e-13  # log(2)/64 - _STEP_HIGH, from its decimal expansion
@@ -27,95 +37,6 @@ def exp(x):
     r = x - k * _STEP_HIGH - k * _STEP_LOW
     scale = _POWERS[(k >> 6) + 1074] * _ROOTS[k & 63]
     return scale + scale * (r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0))))))
-
-
-# ---------------------------------------------------------------------------------------------------------
-# Wright omega: the solution w of w + log(w) = x, so that W(e^x) = omega(x) without overflow.
-#
-# Between X_MIN and X_MAX a table holds Taylor coefficients of degree five around the centres of cells of
-# width 1/64; the remainder is (1/128)^6 / 720 of the sixth derivative, below one unit in the last place.
-# Reference: Corless & Jeffrey, "The Wright omega function" (2002), also for the derivatives.
-# ---------------------------------------------------------------------------------------------------------
-
-CELLS_PER_UNIT = 64
-X_MIN, X_MAX = -8.0, 24.0
-N_CELLS = int((X_MAX - X_MIN) * CELLS_PER_UNIT)
-
-
-def _omega_by_newton(x: np.ndarray) -> np.ndarray:
-    """Solve w + log w = x by Newton's method on log w, for building the table."""
-    v = np.where(x < 1.0, x, np.log(np.maximum(x, 1.0)))
-    for _ in range(60):
-        w = np.exp(v)
-        v = v - (w + v - x) / (1.0 + w)
-    return np.exp(v)
-
-
-def _omega_table() -> np.ndarray:
-    centres = X_MIN + (np.arange(N_CELLS) + 0.5) / CELLS_PER_UNIT
-    w = _omega_by_newton(centres)
-    q = 1.0 + w
-    derivatives = [
-        w,
-        w / q,
-        w / q**3,
-        w * (1 - 2 * w) / q**5,
-        w * (1 - 8 * w + 6 * w**2) / q**7,
-        w * (1 - 22 * w + 58 * w**2 - 24 * w**3) / q**9,
-    ]
-    return np.ascontiguousarray(np.stack([f / math.factorial(k) for k, f in enumerate(derivatives)], axis=1))
-
-
-OMEGA_TABLE = _omega_table()
-
-
-@inlined
-def omega_near(x):
-    """Wright omega from the table, for x between X_MIN and X_MAX (the nearer end of the table beyond)."""
-    cell = (x - X_MIN) * CELLS_PER_UNIT
-    cell = cell if cell > 0.0 else 0.0
-    cell = cell if cell < N_CELLS - 1.0 else N_CELLS - 1.0
-    i = int(cell)
-    t = x - (X_MIN + (i + 0.5) / CELLS_PER_UNIT)
-    high = OMEGA_TABLE[i, 3] + t * (OMEGA_TABLE[i, 4] + t * OMEGA_TABLE[i, 5])
-    return OMEGA_TABLE[i, 0] + t * (OMEGA_TABLE[i, 1] + t * (OMEGA_TABLE[i, 2] + t * high))
-
-
-@compiled
-def omega_far(x):
-    """Wright omega outside the table: a series on the left, Fritsch-Shafer-Crowley steps on the right."""
-    if x < X_MIN:
-        e = math.exp(x)
-        return e * (1.0 - e * (1.0 - e * (1.5 - e * (8.0 / 3.0 - e * (125.0 / 24.0)))))
-    if not math.isfinite(x):
-        return x
-    w = x - math.log(x)
-    for _ in range(2):
-        r = x - w - math.log(w)
-        q = 1.0 + w
-        s = q * (q + 2.0 * r / 3.0)
-        w = w * (1.0 + (r / q) * (s - 0.5 * r) / (s - r))
-    return w
-
-
-@inlined
-def omega(x):
-    """Wright omega, ``omega(x) + log(omega(x)) = x``, to a few units in the last place for every real x."""
-    return omega_near(x) if X_MIN <= x <= X_MAX else omega_far(x)
-
-
-@compiled
-def omegas(x):
-    """Wright omega of every entry, in place: the table for all, then the few that lie outside it."""
-    far = False
-    for i in range(x.size):
-        far |= not X_MIN <= x[i] <= X_MAX
-    if far:
-        for i in range(x.size):
-            x[i] = omega(x[i])
-    else:
-        for i in range(x.size):
-            x[i] = omega_near(x[i])
 
 
 _LN2_HIGH = math.ldexp(math.floor(math.ldexp(math.log(2.0), 32)), -32)  # so that e * _LN2_HIGH is exact
@@ -142,6 +63,114 @@ def log(x):
     for k in range(1, 11):
         series = series * s + _ODD[k]
     return e * _LN2_HIGH + (e * _LN2_LOW + 2.0 * f * series)
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Wright omega: the solution w of w + log(w) = x, so that W(e^x) = omega(x) without overflow.
+#
+# Between X_MIN and X_MAX a table holds Taylor coefficients of degree five around the centres of cells of
+# width 1/64; the remainder is (1/128)^6 / 720 of the sixth derivative, below one unit in the last place.
+# Reference: Corless & Jeffrey, "The Wright omega function" (2002), also for the derivatives.
+# ---------------------------------------------------------------------------------------------------------
+
+CELLS_PER_UNIT = 64
+X_MIN, X_MAX = -8.0, 24.0
+N_CELLS = int((X_MAX - X_MIN) * CELLS_PER_UNIT)
+
+
+def _exps(x: np.ndarray) -> np.ndarray:
+    """:func:`exp` of an array of moderate numbers, the same operations in the same order."""
+    k = np.floor(x * (1.0 / _STEP) + 0.5)
+    r = x - k * _STEP_HIGH - k * _STEP_LOW
+    whole = k.astype(np.int64)
+    scale = _POWERS[(whole >> 6) + 1074] * _ROOTS[whole & 63]
+    return scale + scale * (r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0))))))
+
+
+def _omega_by_newton(x: np.ndarray) -> np.ndarray:
+    """Solve w + log w = x by Newton's method on v = log w, for building the table.
+
+    v + e^v is convex and rises, so that after the first step v comes down to the root, in at most nine steps here.
+    """
+    v = np.minimum(x, 3.0)
+    for _ in range(9):
+        w = _exps(v)
+        v = v - (w + v - x) / (1.0 + w)
+    return _exps(v)
+
+
+def _omega_table() -> np.ndarray:
+    """Coefficients of each cell, by + - * / alone, as devices in other languages work them out too."""
+    centres = X_MIN + (np.arange(N_CELLS) + 0.5) / CELLS_PER_UNIT
+    w = _omega_by_newton(centres)
+    q = 1.0 / (1.0 + w)
+    s = q * q
+    first = w * q
+    second = first * s
+    third = second * s
+    fourth = third * s
+    fifth = fourth * s
+    coefficients = [
+        w,
+        first,
+        second / 2.0,
+        third * (1.0 - 2.0 * w) / 6.0,
+        fourth * (1.0 + w * (-8.0 + 6.0 * w)) / 24.0,
+        fifth * (1.0 + w * (-22.0 + w * (58.0 - 24.0 * w))) / 120.0,
+    ]
+    return np.ascontiguousarray(np.stack(coefficients, axis=1))
+
+
+OMEGA_TABLE = _omega_table()
+
+
+@inlined
+def omega_near(x):
+    """Wright omega from the table, for x between X_MIN and X_MAX (the nearer end of the table beyond)."""
+    cell = (x - X_MIN) * CELLS_PER_UNIT
+    cell = cell if cell > 0.0 else 0.0
+    cell = cell if cell < N_CELLS - 1.0 else N_CELLS - 1.0
+    i = int(cell)
+    t = x - (X_MIN + (i + 0.5) / CELLS_PER_UNIT)
+    high = OMEGA_TABLE[i, 3] + t * (OMEGA_TABLE[i, 4] + t * OMEGA_TABLE[i, 5])
+    return OMEGA_TABLE[i, 0] + t * (OMEGA_TABLE[i, 1] + t * (OMEGA_TABLE[i, 2] + t * high))
+
+
+@compiled
+def omega_far(x):
+    """Wright omega outside the table: a series on the left, Fritsch-Shafer-Crowley steps on the right."""
+    if x < X_MIN:
+        e = exp(x)
+        return e * (1.0 - e * (1.0 - e * (1.5 - e * (8.0 / 3.0 - e * (125.0 / 24.0)))))
+    if not math.isfinite(x):
+        return x
+    w = x - log(x)
+    for _ in range(2):
+        r = x - w - log(w)
+        q = 1.0 + w
+        s = q * (q + 2.0 * r / 3.0)
+        w = w * (1.0 + (r / q) * (s - 0.5 * r) / (s - r))
+    return w
+
+
+@inlined
+def omega(x):
+    """Wright omega, ``omega(x) + log(omega(x)) = x``, to a few units in the last place for every real x."""
+    return omega_near(x) if X_MIN <= x <= X_MAX else omega_far(x)
+
+
+@compiled
+def omegas(x):
+    """Wright omega of every entry, in place: the table for all, then the few that lie outside it."""
+    far = False
+    for i in range(x.size):
+        far |= not X_MIN <= x[i] <= X_MAX
+    if far:
+        for i in range(x.size):
+            x[i] = omega(x[i])
+    else:
+        for i in range(x.size):
+            x[i] = omega_near(x[i])
 
 
 @inlined
