@@ -11,28 +11,61 @@ True
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hushprice import checks, estimation, evaluation, logs, markets, policies, privacy, theory
-from hushprice.demand import Family, Linear, Logistic, Poisson, Rules
 from hushprice.errors import BudgetSpent, HushpriceError, InvalidInput, LedgerError, NoMLE, SnapshotError
-from hushprice.evaluation import Evaluation, evaluate
-from hushprice.logs import DemandModel, fit
-from hushprice.markets import Market
-from hushprice.policies import Pricer
-from hushprice.simulation import Comparison, Result, Scaling, compare, fit_scaling, record, scale, simulate
 from hushprice.version import __version__
 
 if TYPE_CHECKING:
-    from hushprice import planning, plots
+    from hushprice import (
+        checks,
+        device,
+        estimation,
+        evaluation,
+        logs,
+        markets,
+        planning,
+        plots,
+        policies,
+        privacy,
+        service,
+        theory,
+    )
+    from hushprice.demand import Family, Linear, Logistic, Poisson, Rules
+    from hushprice.evaluation import Evaluation, evaluate
+    from hushprice.logs import DemandModel, fit
+    from hushprice.markets import Market
     from hushprice.planning import plan
+    from hushprice.policies import Pricer
+    from hushprice.simulation import Comparison, Result, Scaling, compare, fit_scaling, record, scale, simulate
+
+_MODULES = (
+    "checks", "device", "estimation", "evaluation", "logs", "markets", "planning", "plots", "policies", "privacy",
+    "service", "theory",
+)  # fmt: skip
+_HOMES = {
+    "demand": ("Family", "Linear", "Logistic", "Poisson", "Rules"),
+    "evaluation": ("Evaluation", "evaluate"),
+    "logs": ("DemandModel", "fit"),
+    "markets": ("Market",),
+    "planning": ("plan",),
+    "policies": ("Pricer",),
+    "simulation": ("Comparison", "Result", "Scaling", "compare", "fit_scaling", "record", "scale", "simulate"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Matplotlib is slow to import: ``plots``, ``planning`` and ``plan`` come when they are first asked for."""
-    if name in ("plots", "planning"):
+    """Everything comes when it is first asked for: a device needs neither Numba nor Matplotlib."""
+    if name in _MODULES:
         return import_module(f"hushprice.{name}")
-    if name == "plan":
-        return import_module("hushprice.planning").plan
+    if name in _HOME:
+        value = getattr(import_module(f"hushprice.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module 'hushprice' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 __all__ = [
@@ -57,6 +90,7 @@ __all__ = [
     "__version__",
     "checks",
     "compare",
+    "device",
     "estimation",
     "evaluate",
     "evaluation",
@@ -71,6 +105,7 @@ __all__ = [
     "privacy",
     "record",
     "scale",
+    "service",
     "simulate",
     "theory",
 ]
