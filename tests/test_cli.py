@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,19 @@ def shell(*words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=300,
     )
+
+
+def typed(*words: str) -> subprocess.CompletedProcess[str]:
+    """What :func:`shell` does, in this process: quicker, and the same but for the start."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["hushprice", *words])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 def test_simulate_prints_a_table() -> None:
@@ -216,27 +230,27 @@ def test_version() -> None:
 
 def test_audit_prints_a_verdict_and_fails_when_a_control_slips_through() -> None:
     """With enough reports every control is caught; with few some are not, and the command says so by its exit code."""
-    few = shell("audit", "l2-ball", "randomized-response", "--samples", "3000", "--dim", "2", "--unsafe-seed", "1")
+    few = typed("audit", "l2-ball", "randomized-response", "--samples", "3000", "--dim", "2", "--unsafe-seed", "1")
     assert few.returncode == 1
     assert "gaussian, sensitivity C. Use more --samples" in " ".join(few.stdout.split())
-    honest = shell("audit", "l2-ball", "--samples", "3000", "--dim", "2", "--no-controls", "--unsafe-seed", "1")
+    honest = typed("audit", "l2-ball", "--samples", "3000", "--dim", "2", "--no-controls", "--unsafe-seed", "1")
     assert honest.returncode == 0
     assert "No claim was broken." in honest.stdout
-    rows = json.loads(shell("audit", "gaussian", "--samples", "2000", "--no-controls", "--json").stdout)
+    rows = json.loads(typed("audit", "gaussian", "--samples", "2000", "--no-controls", "--json").stdout)
     assert rows[0]["mechanism"] == "gaussian"
     assert rows[0]["certified_epsilon"] <= rows[0]["claimed_epsilon"] == 1.0
-    table = shell("audit", "privunit", "--samples", "2000", "--no-controls", "--csv").stdout.splitlines()
+    table = typed("audit", "privunit", "--samples", "2000", "--no-controls", "--csv").stdout.splitlines()
     assert table[0].startswith("mechanism,wrong_on_purpose,claimed_epsilon")
 
 
 def test_private_policies_on_the_command_line() -> None:
     word = "etc-ldp-mixed:epsilon=4,centre=truth,radius=2,experiment_prices=0:2"
-    result = shell("simulate", word, "-d", "2", "-T", "3000", "-n", "2", "--public", "0.5", "--json")
+    result = typed("simulate", word, "-d", "2", "-T", "3000", "-n", "2", "--public", "0.5", "--json")
     assert result.returncode == 0
     assert json.loads(result.stdout)
-    told = shell("list", "etc-ldp")
+    told = typed("list", "etc-ldp")
     assert "epsilon: needed" in told.stdout
-    assert "The paper's mechanism" in shell("list", "l2-ball").stdout
+    assert "The paper's mechanism" in typed("list", "l2-ball").stdout
     for words, text in (
         (["simulate", "etc-ldp"], "also needs epsilon"),
         (["simulate", "etc-ldp:epsilon=0"], "epsilon"),
@@ -246,7 +260,7 @@ def test_private_policies_on_the_command_line() -> None:
         (["audit", "--epsilon", "-1"], "epsilon"),
         (["audit", "--samples", "3"], "samples"),
     ):
-        failed = shell(*words)
+        failed = typed(*words)
         assert failed.returncode != 0
         assert text in " ".join(failed.stderr.split())
         assert "Traceback" not in failed.stderr

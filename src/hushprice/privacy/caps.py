@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import betainc, betaincinv, gammaln
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(400)
+from hushprice.errors import Array
+
 LARGEST_PAIRS = 1024
 NEAR_ENOUGH = 1.05  # squared error of a default PrivUnit over that of the ideal cap
 
@@ -64,6 +65,13 @@ def ideal_cap(epsilon: float, n: int) -> Cap:
     return Cap(gamma, cap_mass(gamma, n), length(gamma) ** 2)
 
 
+@cache
+def _quadrature() -> tuple[Array, Array]:
+    """Nodes and weights of Gauss and Legendre: half a second of work, for when it is needed."""
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    return nodes, weights
+
+
 @lru_cache(maxsize=4096)
 def top_products(pairs: int, top: int, n: int) -> float:
     """E[sum of the ``top`` largest of ``pairs`` independent |t|].
@@ -73,11 +81,12 @@ def top_products(pairs: int, top: int, n: int) -> float:
     """
     if top == pairs:
         return pairs * math.exp(gammaln(0.5 * n) - gammaln(0.5 * (n + 1))) / math.sqrt(math.pi)
-    v = 0.5 * (_NODES + 1.0)
+    nodes, weights = _quadrature()
+    v = 0.5 * (nodes + 1.0)
     s = v * v * (3.0 - 2.0 * v)  # more nodes where the integrand bends, at both ends
     slope = 6.0 * v * (1.0 - v)
     values = np.sqrt(betaincinv(0.5, 0.5 * (n - 1), 1.0 - s)) * betainc(pairs - top, top, 1.0 - s)
-    return pairs * float(np.sum(0.5 * _WEIGHTS * slope * values))
+    return pairs * float(np.sum(0.5 * weights * slope * values))
 
 
 @lru_cache(maxsize=1024)
