@@ -8,7 +8,7 @@ import math
 from numba import vectorize
 
 from hushprice.kernels.jit import compiled, inlined
-from hushprice.kernels.special import exp, normal_quantile, omega, omegas, poisson_quantile
+from hushprice.kernels.special import exp, log, normal_quantile, omega, omegas, poisson_quantile
 
 LINEAR, LOGISTIC, POISSON = 0, 1, 2
 
@@ -101,17 +101,29 @@ def logmean(code, eta):
     return -softplus(-eta) if code == LOGISTIC else eta
 
 
+@inlined
+def profit(code, a, b, p, cost):
+    """(p - cost) psi'(a - b p)."""
+    return (p - cost) * mean(code, a - b * p)
+
+
+@inlined
+def _logloss(code, a, b, p, cost):
+    """log((cost - p) psi'(a - b p)) below cost, where psi' itself could overflow; by IEEE operations alone."""
+    eta = a - b * p
+    if code == LOGISTIC:
+        return log(cost - p) - (max(-eta, 0.0) + log(1.0 + exp(-abs(eta))))
+    return log(cost - p) + eta
+
+
 @compiled
 def best_end(code, a, b, cost, low, high):
     """The better end of [low, high]; for b <= 0, where (p - cost) psi'(a - b p) has no interior maximum."""
     if code == LINEAR:
-        at_low, at_high = (low - cost) * (a - b * low), (high - cost) * (a - b * high)
-        return high if at_high >= at_low else low
+        return high if profit(code, a, b, high, cost) >= profit(code, a, b, low, cost) else low
     if high >= cost:
         return high
-    loss_low = math.log(cost - low) + logmean(code, a - b * low)
-    loss_high = math.log(cost - high) + logmean(code, a - b * high)
-    return high if loss_high <= loss_low else low
+    return high if _logloss(code, a, b, high, cost) <= _logloss(code, a, b, low, cost) else low
 
 
 @inlined
@@ -126,12 +138,6 @@ def best_price(code, a, b, cost, low, high):
     else:
         p = 0.5 * (a / b + cost)
     return min(max(p, low), high)
-
-
-@inlined
-def profit(code, a, b, p, cost):
-    """(p - cost) psi'(a - b p)."""
-    return (p - cost) * mean(code, a - b * p)
 
 
 @inlined
