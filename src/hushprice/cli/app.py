@@ -1,301 +1,72 @@
-"""What people type: ``hushprice demo | fit | twin | plan | evaluate | simulate | compare | ...``."""
+"""What people type: ``hushprice demo | fit | twin | plan | evaluate | simulate | compare | serve | ...``.
+
+A command's module is imported when the command is called: a server needs no Matplotlib, and answers come sooner.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import re
 import sys
-from collections.abc import Mapping
-from functools import partial
-from pathlib import Path
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from typer.core import TyperGroup
 
-from hushprice import markets, plots, policies, privacy, theory
-from hushprice.cli import audit, demo, evaluate, fit, paper, plan, study, twin
-from hushprice.cli.options import (
-    AsCsv,
-    AsJson,
-    Cost,
-    Dim,
-    Engine,
-    FamilyName,
-    Horizon,
-    Load,
-    MarketName,
-    Plot,
-    PolicyWord,
-    PolicyWords,
-    Prices,
-    Public,
-    RateName,
-    Replications,
-    RulesFile,
-    SeedOption,
-    Workers,
-)
-from hushprice.cli.show import Output, progress_bar, show, show_scaling
-from hushprice.cli.working import rules_from
-from hushprice.errors import HushpriceError, InvalidInput, positive_int, unknown
-from hushprice.simulation import NearTruth, Simulated, check_grid, check_log, compare, plain, record, scale, write_log
-from hushprice.studies.words import Setup, check_words, load_policies, options_of, whole_numbers
+from hushprice.errors import HushpriceError
 from hushprice.version import __version__
 
+COMMANDS = {  # name: module and function, or its Typer application where it has commands of its own
+    "demo": "demo:demo",
+    "fit": "fit:fit",
+    "twin": "twin:twin",
+    "plan": "plan:plan",
+    "evaluate": "evaluate:evaluate",
+    "simulate": "simulate:simulate",
+    "compare": "simulate:compare_command",
+    "scaling": "simulate:scaling",
+    "study": "study:study",
+    "paper": "paper:app",
+    "audit": "audit:audit",
+    "list": "listing:list_command",
+}
+
+
+class Commands(TyperGroup):
+    """The commands of :data:`COMMANDS`, each imported when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            module, _, name = COMMANDS[cmd_name].partition(":")
+            found = getattr(import_module(f"hushprice.cli.{module}"), name)
+            if not isinstance(found, typer.Typer):
+                one = typer.Typer(add_completion=False, rich_markup_mode="rich")
+                one.command(name=cmd_name)(found)
+                found = one
+            command = typer.main.get_command(found)
+            command.name = cmd_name
+            self.add_command(command, cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS:  # a word that is none: the nearest is looked for among all of them
+            for name in COMMANDS:
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=Commands,
     name="hushprice",
     help="Set prices for arriving customers, learn demand while earning. Start with: hushprice demo",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
 )
-app.command(name="demo")(demo.demo)
-app.command(name="fit")(fit.fit)
-app.command(name="twin")(twin.twin)
-app.command(name="plan")(plan.plan)
-app.command(name="evaluate")(evaluate.evaluate)
-
-
-@app.command()
-def simulate(
-    policy: PolicyWord,
-    market: MarketName = "s1",
-    dim: Dim = None,
-    family: FamilyName = None,
-    prices: Prices = None,
-    cost: Cost = 0.0,
-    public: Public = 0.0,
-    rules: RulesFile = None,
-    horizon: Horizon = 10_000,
-    replications: Replications = 100,
-    seed: SeedOption = 0,
-    workers: Workers = -1,
-    engine: Engine = None,
-    load: Load = None,
-    plot: Plot = None,
-    rate: RateName = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
-    log: Annotated[
-        Path | None,
-        typer.Option("--log", help="Write the quotes of the first replication to this file (.parquet or .csv)."),
-    ] = None,
-) -> None:
-    """Run one policy in a market and tell its regret.
-
-    With --log every quote of the first replication is written too, with how likely its price was: a log for hushprice
-    fit and hushprice evaluate. It holds raw records, of private policies too, whose servers never have them.
-
-    Example: hushprice simulate etc --market s1 --dim 4 --horizon 10000 --replications 50
-    """
-    output = Output.choose(json, csv)
-    setup = _setup([policy], load, market, dim, family, horizon, prices, cost, public, rules)
-    (logged,) = setup.policies.values()
-    if log is not None:
-        check_log(log)
-        if isinstance(logged, NearTruth):
-            raise InvalidInput("The log of a policy that is drawn anew in each replication cannot be written.")
-    _run(setup, horizon, replications, seed, workers, engine, plot, rate, output)
-    if log is not None and not isinstance(logged, NearTruth):
-        write_log(record(logged, setup.market, horizon=horizon, seed=seed), log)
-        Console(stderr=output is not Output.TABLE).print(
-            f"Log: {escape(str(log))}{RAW * logged.private}", highlight=False
-        )
-
-
-RAW = " (raw records, for study: the server of this private policy would never see them)"
-
-
-@app.command(name="compare")
-def compare_command(
-    policy: PolicyWords = [],  # noqa: B006 (Typer wants a list)
-    market: MarketName = "s1",
-    dim: Dim = None,
-    family: FamilyName = None,
-    prices: Prices = None,
-    cost: Cost = 0.0,
-    public: Public = 0.0,
-    rules: RulesFile = None,
-    horizon: Horizon = 10_000,
-    replications: Replications = 100,
-    seed: SeedOption = 0,
-    workers: Workers = -1,
-    engine: Engine = None,
-    load: Load = None,
-    plot: Plot = None,
-    rate: RateName = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
-) -> None:
-    """Run several policies on the same customers.
-
-    Example: hushprice compare etc mle-cycle mle-cycle:variant=original fixed-price --market wide --plot regret.png
-    """
-    words = policy or ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "ucb", "ts-wtl", "greedy"]
-    output = Output.choose(json, csv)
-    setup = _setup(words, load, market, dim, family, horizon, prices, cost, public, rules)
-    _run(setup, horizon, replications, seed, workers, engine, plot, rate, output)
-
-
-@app.command()
-def scaling(
-    policy: Annotated[list[str], typer.Argument(help="Policies, with options after a colon.")],
-    market: MarketName = "s1",
-    dims: Annotated[
-        str | None, typer.Option("--dims", "-d", help="Numbers d of features, as 1,4,9.", show_default="1,4,9")
-    ] = None,
-    horizons: Annotated[
-        str, typer.Option("--horizons", "-T", help="Horizons T, as 10000,40000.")
-    ] = "10000,40000,90000",
-    offset: Annotated[
-        float | None,
-        typer.Option("--offset", help="Known power of log T in the regret.", show_default="that of the policy's bound"),
-    ] = None,
-    family: FamilyName = None,
-    prices: Prices = None,
-    cost: Cost = 0.0,
-    public: Public = 0.0,
-    rules: RulesFile = None,
-    replications: Replications = 50,
-    seed: SeedOption = 0,
-    workers: Workers = -1,
-    engine: Engine = None,
-    load: Load = None,
-    plot: Plot = None,
-    rate: RateName = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
-) -> None:
-    """Fit how regret grows: log regret = c + slope_d log d + slope_T log T + offset log log T.
-
-    Example: hushprice scaling etc ucb --market s1 --dims 1,4 --horizons 10000,40000 --plot growth.png
-    """
-    output = Output.choose(json, csv)
-    _check_picture(plot, rate)
-    grid = {
-        "dims": whole_numbers("--dims", dims or ("4,8,12" if market in ("a1", "a2") else "1,4,9")),
-        "horizons": whole_numbers("--horizons", horizons),
-    }
-    check_grid(**grid, offset=offset or 0.0)
-    check_words(policy)
-    load_policies(load)
-    count = positive_int("replications", replications)
-    ruled = rules_from(rules)
-
-    def cell(word: str, d: int, T: int) -> tuple[Simulated, markets.Market]:
-        setup = Setup.of(
-            [word], market=market, dim=d, family=family, horizon=T, prices=prices, cost=cost, public=public, rules=ruled
-        )
-        return setup.policies[word], setup.market
-
-    for word in policy:  # a mistake in any of them is told before work begins
-        for d in grid["dims"]:
-            cell(word, d, grid["horizons"][0])
-    powers = {word: theory.log_power(word.partition(":")[0]) if offset is None else offset for word in policy}
-    console = Console(stderr=output is not Output.TABLE)
-    cells = len(policy) * len(grid["dims"]) * len(grid["horizons"])
-    with progress_bar(console, cells * count) as advance:
-        studies = {
-            word: scale(
-                partial(cell, word), **grid, offset=power, replications=count, seed=seed, workers=workers,
-                engine=engine, progress=advance,
-            )
-            for word, power in powers.items()
-        }  # fmt: skip
-    show_scaling(console, studies, output)
-    if plot is not None:
-        console.print(f"Picture: {escape(str(plots.save(plots.growth(studies, rate=rate), plot)))}")
-
-
-app.command(name="audit")(audit.audit)
-app.command(name="study")(study.study)
-app.add_typer(paper.app, name="paper")
-
-
-@app.command(name="list")
-def list_command(
-    name: Annotated[
-        str | None, typer.Argument(help="A policy, market or mechanism, to read more of it.", show_default=False)
-    ] = None,
-    load: Load = None,
-) -> None:
-    """Name the policies, markets and mechanisms there are, or tell more of one: what it does and takes."""
-    console = Console()
-    load_policies(load)
-    others: tuple[Mapping[str, Any], ...] = (markets.REGISTRY, privacy.REGISTRY)
-    for registry in others:
-        if name is not None and name in registry:
-            console.print(_told(name, registry[name]), highlight=False)
-            if registry is privacy.REGISTRY:
-                known = [f.name for f in dataclasses.fields(registry[name]) if f.init]
-                console.print(f"  takes {', '.join(known)}", highlight=False)
-            else:
-                console.print(f"  takes {', '.join(markets.options_of(registry[name]))}", highlight=False)
-            return
-    if name is not None:
-        if name not in policies.REGISTRY:
-            raise unknown("policy, market or mechanism", name, [known for _, names in _KINDS for known in names])
-        cls = policies.get(name)
-        console.print(_told(name, cls), highlight=False)
-        if cls.private:
-            console.print(_told("All private policies", policies.PrivatePolicy), highlight=False)
-        defaults = {f.name: f.default for f in dataclasses.fields(cls)}
-        for option in options_of(cls):
-            missing = defaults[option] is dataclasses.MISSING
-            given = {"horizon": "set by --horizon", "z_max": "set by the market unless given"}
-            told = given.get(option, "needed" if missing else f"default {defaults[option]}")
-            console.print(f"  {option}: {told}", highlight=False)
-        return
-    table = Table(show_header=False, box=None)
-    for kind, names in _KINDS:
-        for i, (name, thing) in enumerate(names.items()):
-            first = (thing.__doc__ or "").strip().splitlines()[0]
-            table.add_row("" if i else kind, f"[bold]{name}[/bold]", escape(first))
-    console.print(table)
-
-
-_KINDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
-    ("policies", policies.REGISTRY),
-    ("markets", markets.REGISTRY),
-    ("mechanisms", privacy.REGISTRY),
-)
-
-
-def _tell_privacy(console: Console, setup: Setup) -> None:
-    """What reports give away, and who sends raw records."""
-    plainly = {label: plain(policy) for label, policy in setup.policies.items()}
-    private = {label: policy for label, policy in plainly.items() if isinstance(policy, policies.PrivatePolicy)}
-    for label, policy in private.items():
-        console.print(f"{escape(label)}: {policy.guarantee}.", highlight=False)
-    mixed = [label for label, policy in private.items() if policy.name.startswith("etc-ldp-mixed")]
-    if setup.market.public and private:
-        who = f"only {', '.join(mixed)} asks for them" if mixed else "no policy here asks for them"
-        console.print(
-            f"{setup.market.public:.0%} of customers agree to send raw records; {escape(who)}.", highlight=False
-        )
-    elif mixed:
-        console.print("Nobody agrees to send raw records here: set a share with --public 0.1.", highlight=False)
-
-
-def _told(name: str, thing: Any) -> str:
-    """The docstring of a policy or market, without its example."""
-    text = (inspect.getdoc(thing) or "").partition(">>>")[0].replace("``", "").rstrip()
-    text = re.sub(r"(?<!\n)\n(?!\n)", " ", text)  # lines are broken by the screen
-    return f"[bold]{name}[/bold]: {escape(text)}\n"
-
-
-def _check_picture(plot: Path | None, rate: str | None) -> None:
-    """Refuse a picture that cannot be drawn before any work is done."""
-    if plot is not None:
-        plots.check_file(plot)
-    if rate is not None:
-        theory.plain_rate(rate)
-        if plot is None:
-            raise InvalidInput("--rate is drawn in the picture: name its file with --plot.")
 
 
 def _version(wanted: bool) -> None:
@@ -311,57 +82,6 @@ def _root(
     ] = False,
 ) -> None:
     pass
-
-
-def _setup(
-    words: list[str],
-    load: Path | None,
-    market: str,
-    dim: int | None,
-    family: str | None,
-    horizon: int,
-    prices: tuple[float, float] | None,
-    cost: float,
-    public: float,
-    rules: Path | None,
-) -> Setup:
-    load_policies(load)
-    return Setup.of(
-        words, market=market, dim=dim, family=family, horizon=horizon, prices=prices, cost=cost, public=public,
-        rules=rules_from(rules),
-    )  # fmt: skip
-
-
-def _run(
-    setup: Setup,
-    horizon: int,
-    replications: int,
-    seed: int,
-    workers: int,
-    engine: str | None,
-    plot: Path | None,
-    rate: str | None,
-    output: Output,
-) -> None:
-    _check_picture(plot, rate)
-    positive_int("replications", replications)
-    positive_int("horizon", horizon)
-    console = Console(stderr=output is not Output.TABLE)
-    with progress_bar(console, len(setup.policies) * replications) as advance:
-        results = compare(
-            setup.policies,
-            setup.market,
-            horizon=horizon,
-            replications=replications,
-            seed=seed,
-            workers=workers,
-            engine=engine,
-            progress=advance,
-        )
-    show(console, results, output)
-    _tell_privacy(console, setup)
-    if plot is not None:
-        console.print(f"Picture: {escape(str(plots.save(plots.overview(results, rate=rate), plot)))}")
 
 
 def main() -> None:
