@@ -30,6 +30,9 @@ COMMANDS = {  # name: module and function, or its Typer application where it has
     "paper": "paper:app",
     "audit": "audit:audit",
     "list": "listing:list_command",
+    "serve": "serve:serve",
+    "keys": "serve:keys",
+    "verify": "serve:verify",
 }
 
 
