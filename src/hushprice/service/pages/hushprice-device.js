@@ -1,0 +1,1 @@
+../../../../js/hushprice-device.js
