@@ -11,7 +11,7 @@ True
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hushprice.errors import BudgetSpent, HushpriceError, InvalidInput, LedgerError, NoMLE, SnapshotError
+from hushprice.errors import BrokenPromise, BudgetSpent, HushpriceError, InvalidInput, LedgerError, NoMLE, SnapshotError
 from hushprice.version import __version__
 
 if TYPE_CHECKING:
@@ -30,12 +30,16 @@ if TYPE_CHECKING:
         theory,
     )
     from hushprice.demand import Family, Linear, Logistic, Poisson, Rules
-    from hushprice.evaluation import Evaluation, evaluate
+    from hushprice.evaluation.evaluate import evaluate
+    from hushprice.evaluation.result import Evaluation
     from hushprice.logs import DemandModel, fit
     from hushprice.markets import Market
-    from hushprice.planning import plan
+    from hushprice.planning.plan import plan
     from hushprice.policies import Pricer
-    from hushprice.simulation import Comparison, Result, Scaling, compare, fit_scaling, record, scale, simulate
+    from hushprice.simulation.record import record
+    from hushprice.simulation.results import Comparison, Result
+    from hushprice.simulation.scaling import Scaling, fit_scaling, scale
+    from hushprice.simulation.simulate import compare, simulate
 
 _MODULES = (
     "checks", "device", "estimation", "evaluation", "logs", "markets", "planning", "plots", "policies", "privacy",
@@ -69,6 +73,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "BrokenPromise",
     "BudgetSpent",
     "Comparison",
     "DemandModel",

@@ -36,6 +36,10 @@ class BudgetSpent(HushpriceError):
     """One more report would exceed a customer's privacy budget; none was made."""
 
 
+class BrokenPromise(HushpriceError):
+    """A server asks a device for more than it promised its customer; no price and no report is made."""
+
+
 class LedgerError(HushpriceError):
     """A ledger cannot be read or kept, so that no report may be made."""
 

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hushprice.device.coin import fair_coin
 from hushprice.errors import Array
 from hushprice.kernels import report as kernel
-from hushprice.privacy.directions import L2Ball, fair_coin
+from hushprice.privacy.directions import L2Ball
 from hushprice.privacy.entropy import Words
 from hushprice.privacy.gaussian import Gaussian
 from hushprice.privacy.mechanism import Mechanism, Rows

@@ -18,40 +18,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from decimal import Context, Decimal
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from hushprice.device.coin import WORD, fair_coin, odds
 from hushprice.errors import Array, InvalidInput, positive_int
 from hushprice.kernels import report as kernel
 from hushprice.kernels.sgd import DIRECTIONS
 from hushprice.privacy.caps import LARGEST_PAIRS, best_cap, mean_product, top_products
 from hushprice.privacy.mechanism import Rows, VectorMechanism
-
-WORD = 2**64
-
-
-def odds(epsilon: float) -> Fraction:
-    """A rational number just below e^epsilon."""
-    value = Context(prec=60).exp(Decimal(epsilon))
-    return Fraction(value) * (1 - Fraction(1, 10**58))
-
-
-def fair_coin(epsilon: float, *, inside: int = 1, outside: int = 1) -> int:
-    """The largest c for which a coin of probability c / 2^64 keeps every report within odds of e^epsilon.
-
-    With it one of ``inside`` indices is named, without it one of ``outside``, by the upper half of a product of a
-    random word: the likeliest has ceil(2^64 / inside) words, the least likely floor(2^64 / outside).
-
-    >>> fair_coin(1.0) / 2**64
-    0.7310585786300049
-    """
-    likeliest, rarest = -(-WORD // inside), WORD // outside
-    limit = odds(epsilon) * rarest
-    return math.floor(WORD * limit / (likeliest + limit))
 
 
 def _ceil_part(k: int, size: int) -> int:
@@ -196,3 +174,6 @@ class PrivUnit(_Directions):
     def shape(self) -> tuple[int, int]:
         assert self.pairs is not None
         return self.pairs, self.top
+
+
+__all__ = ["WORD", "L2Ball", "PrivUnit", "fair_coin", "odds"]

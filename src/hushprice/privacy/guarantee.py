@@ -1,58 +1,38 @@
-"""What a mechanism promises, and what several reports of one customer add up to.
+"""What a mechanism promises: :mod:`hushprice.device.guarantee`, and how much noise a promise takes.
 
-A mechanism is (epsilon, delta)-LDP if for any two customers s, s' and any set W of reports
-P(W | s) <= e^epsilon P(W | s') + delta.
+Guarantees and losses are kept on devices too, which have no SciPy; to choose a noise level is the seller's part.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from hushprice.errors import finite
+from hushprice.device.guarantee import (
+    LARGEST_EPSILON,
+    SMALLEST_EPSILON,
+    Guarantee,
+    Loss,
+    as_epsilon,
+    gaussian_delta,
+)
 
-LARGEST_EPSILON = 30.0
-SMALLEST_EPSILON = 1e-6
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The largest sensitivity / standard deviation that is (epsilon, delta)-private."""
+    high = 1.0
+    while _delta(epsilon, high) < delta:
+        high *= 2.0
+    return float(brentq(lambda mu: _delta(epsilon, mu) - delta, 1e-12, high, xtol=1e-15)) * (1.0 - 1e-10)
 
 
-def as_epsilon(value: float) -> float:
-    """An epsilon that means something: above 30 the odds of e^epsilon to 1 hide nothing."""
-    return finite("epsilon", value, minimum=SMALLEST_EPSILON, maximum=LARGEST_EPSILON)
+def _delta(epsilon: float, mu: float) -> float:
+    """The curve of :func:`gaussian_delta` by SciPy, which differs in its last digits: noise levels are pinned by it.
 
-
-@dataclass(frozen=True)
-class Guarantee:
-    """(epsilon, delta)-local differential privacy of one report.
-
-    >>> print(Guarantee(1.0))
-    epsilon = 1: no report is more than 2.72 times as likely from one customer as from another
+    ``Gaussian`` checks what it finds with :func:`gaussian_delta`, as devices do.
     """
-
-    epsilon: float
-    delta: float = 0.0
-
-    def __str__(self) -> str:
-        if self.epsilon == math.inf:
-            return "none: a report can give its customer away"
-        odds = f"no report is more than {math.exp(self.epsilon):.3g} times as likely from one customer as from another"
-        if self.delta == 0.0:
-            return f"epsilon = {self.epsilon:.4g}: {odds}"
-        return f"epsilon = {self.epsilon:.4g}, delta = {self.delta:.3g}: {odds}, but for a chance of {self.delta:.3g}"
-
-
-def gaussian_delta(epsilon: float, mu: float) -> float:
-    """The delta of Gaussian noise at this epsilon, mu = sensitivity / standard deviation.
-
-    delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), exactly (Balle & Wang 2018).
-
-    >>> round(gaussian_delta(1.449, 2.0 / math.sqrt(2.0 * math.log(1250.0))), 5)
-    0.001
-    """
-    if mu <= 0.0:
-        return 0.0
     shift = epsilon / mu
     log_first = float(log_ndtr(0.5 * mu - shift))
     first, second = math.exp(log_first), math.exp(epsilon + log_ndtr(-0.5 * mu - shift))
@@ -60,76 +40,6 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     return min(max(first - second, 0.0) + rounding, 1.0)
 
 
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest sensitivity / standard deviation that is (epsilon, delta)-private."""
-    high = 1.0
-    while gaussian_delta(epsilon, high) < delta:
-        high *= 2.0
-    return float(brentq(lambda mu: gaussian_delta(epsilon, mu) - delta, 1e-12, high, xtol=1e-15)) * (1.0 - 1e-10)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Loss:
-    """What reports cost their customer, in a form that adds up.
-
-    epsilon: of pure mechanisms, which simply adds; mu: of Gaussian ones, whose squares add, exactly; slack: total
-    variation between what is sent and the ideal Gaussian, which adds.
-
-    >>> Loss(epsilon=0.5) + Loss(epsilon=0.25)
-    Loss(epsilon=0.75, mu=0.0, slack=0.0)
-    >>> round(sum((Loss(mu=0.3) for _ in range(4)), Loss()).mu, 12)
-    0.6
-    """
-
-    epsilon: float = 0.0
-    mu: float = 0.0
-    slack: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("epsilon", "mu", "slack"):
-            finite(f"the {name} of a loss", getattr(self, name), minimum=0.0)
-
-    def __add__(self, other: Loss) -> Loss:
-        return Loss(
-            epsilon=self.epsilon + other.epsilon,
-            mu=math.hypot(self.mu, other.mu),
-            slack=self.slack + other.slack,
-        )
-
-    def delta(self, epsilon: float) -> float:
-        """The smallest delta at which all of it together is (epsilon, delta)-private."""
-        if epsilon < self.epsilon:
-            return 1.0
-        return self._curve(min(epsilon, self._turn()))
-
-    def _curve(self, epsilon: float) -> float:
-        """gaussian_delta + (1 + e^epsilon) slack: convex in e^epsilon, so that it falls and then rises."""
-        slack = (1.0 + math.exp(min(epsilon, 700.0))) * self.slack if self.slack else 0.0
-        return min(1.0, gaussian_delta(epsilon - self.epsilon, self.mu) + slack)
-
-    def _turn(self) -> float:
-        """Where that is least: a larger epsilon cannot promise less."""
-        low, high = self.epsilon, self.epsilon + 200.0
-        if not self.slack:
-            return high
-        while high - low > 1e-9:
-            third = (high - low) / 3.0
-            first, second = self._curve(low + third), self._curve(high - third)
-            low, high = (low, high - third) if first <= second else (low + third, high)
-        return low
-
-    def guarantee(self, delta: float = 0.0) -> Guarantee:
-        """The smallest epsilon that holds at this delta; infinite if none does."""
-        if self.mu == 0.0 and self.slack == 0.0:
-            return Guarantee(self.epsilon, 0.0)
-        low, high = self.epsilon, self._turn()
-        if self._curve(high) > delta:
-            return Guarantee(math.inf, delta)
-        for _ in range(100):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if self._curve(middle) > delta else (low, middle)
-        return Guarantee(high, delta)
-
-    def within(self, cap: Guarantee) -> bool:
-        """Whether it stays below a cap."""
-        return self.delta(cap.epsilon) <= cap.delta
+__all__ = [
+    "LARGEST_EPSILON", "SMALLEST_EPSILON", "Guarantee", "Loss", "as_epsilon", "gaussian_delta", "gaussian_mu",
+]  # fmt: skip

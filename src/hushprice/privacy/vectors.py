@@ -1,20 +1,24 @@
 """Test vectors, for implementations in other languages: ``python -m hushprice.privacy.vectors > vectors/privacy.json``.
 
-Words and seeds are 16 hexadecimal digits; floating-point numbers are written so that reading them gives the same bits.
+With the word ``device`` behind it, those of :mod:`hushprice.privacy.device_vectors`, for ``vectors/device.json``. Words
+and seeds are 16 hexadecimal digits; floating-point numbers are written so that reading them gives the same bits.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import numpy as np
 
+from hushprice.device.coin import fair_coin
 from hushprice.errors import Array
 from hushprice.kernels import philox as kernel
 from hushprice.kernels.special import log, normal_quantile
 from hushprice.privacy.caps import best_cap
-from hushprice.privacy.directions import L2Ball, PrivUnit, fair_coin
+from hushprice.privacy.device_vectors import device_vectors, flat
+from hushprice.privacy.directions import L2Ball, PrivUnit
 from hushprice.privacy.entropy import UnsafeSeed
 from hushprice.privacy.gaussian import Gaussian
 from hushprice.privacy.mechanism import Mechanism, Report
@@ -104,4 +108,4 @@ def _plain(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    print(json.dumps(vectors(), indent=1))
+    print(flat(device_vectors()) if sys.argv[1:] == ["device"] else json.dumps(vectors(), indent=1))

@@ -1,0 +1,66 @@
+"""What the service's answers mean to a device."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hushprice.device.promise import NO_MORE
+from hushprice.device.transport import Answer
+from hushprice.errors import BrokenPromise
+
+LONGEST_AGE = 3600.0  # seconds: a server may not ask for params to be kept longer
+
+
+def plain(body: bytes) -> Any:
+    """A params document as plain data."""
+
+    def no_constant(_: str) -> float:
+        raise ValueError
+
+    try:
+        return json.loads(body, parse_constant=no_constant)
+    except (ValueError, RecursionError):
+        raise BrokenPromise(f"The server's answer is not JSON. {NO_MORE}") from None
+
+
+def acknowledged(answer: Answer, n: int) -> bool:
+    """Whether the service says that it has all of n reports. (A friendly page of somebody in between does not.)
+
+    >>> acknowledged(Answer(200, {}, b'{"accepted": 1, "known": 1, "version": 9}'), 2)
+    True
+    >>> acknowledged(Answer(200, {}, b"<html>Welcome to our wireless network</html>"), 2)
+    False
+    """
+    try:
+        told = json.loads(answer.body) if 200 <= answer.status < 300 else None
+    except (ValueError, RecursionError):
+        return False
+    counts: list[Any] = [told.get("accepted"), told.get("known")] if isinstance(told, dict) else []
+    return len(counts) == 2 and all(type(count) is int for count in counts) and sum(counts) == n
+
+
+def max_age(caching: str) -> float:
+    """For how many seconds an answer stays fresh, by its Cache-Control.
+
+    >>> max_age("public, max-age=5"), max_age("public, no-cache")
+    (5.0, 0.0)
+    """
+    parts = [part.strip().lower() for part in caching.split(",")]
+    if "no-store" in parts or "no-cache" in parts:
+        return 0.0
+    found = next((part[8:] for part in parts if part.startswith("max-age=")), "0")
+    return min(float(found), LONGEST_AGE) if found.isdecimal() and len(found) < 10 else 0.0
+
+
+def refusal(status: int) -> str:
+    """What a status means for a device, in words."""
+    known = {
+        401: "check the key",
+        403: "the key's role may not do this",
+        404: "there is no such product",
+        409: "the product is not a private one",
+    }
+    if 200 <= status < 300:
+        return "What answers at this address does not acknowledge reports: is it the service?"
+    return f"The service refused (status {status}): {known.get(status, 'see its log')}."

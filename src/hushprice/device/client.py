@@ -1,0 +1,272 @@
+"""A device of the service: price here, privatise here, and send the report and nothing else.
+
+    GET params (checked against the promise)  ->  price  ->  the customer buys or not  ->  ledger  ->  report  ->
+    outbox on disk  ->  POST reports
+
+What leaves the device is the key, the name of the product, the version of the parameters, a random id and the
+randomised report: neither context nor price nor outcome.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from hushprice.device.answers import acknowledged, max_age, plain, refusal
+from hushprice.device.ledger import Ledger
+from hushprice.device.outbox import Item, Outbox
+from hushprice.device.params import Params
+from hushprice.device.philox import uniform
+from hushprice.device.promise import NO_MORE, Promise
+from hushprice.device.session import Context, context, outcome, quote, report
+from hushprice.device.transport import Answer, HttpTransport, Retry, Transport, Unreachable
+from hushprice.device.words import SystemWords, UnsafeWords, Words
+from hushprice.errors import BrokenPromise, BudgetSpent, HushpriceError, InvalidInput, discreetly, finite
+
+LARGEST_BATCH = 100
+BACKWARDS = 3  # looks at a service whose workers are not of one mind before it counts as going backwards
+_PRODUCT = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+
+
+class ServiceRefused(HushpriceError):
+    """The service will not serve this device: a wrong key, no such product."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """A price for one customer, and what a report of its outcome will need, which stays here."""
+
+    price: float
+    experiment: bool  # whether the price was drawn to learn from
+    version: int  # of the parameters it was computed from
+    id: str = field(repr=False)
+    _z: tuple[float, ...] = field(repr=False)
+    _params: Params = field(repr=False)
+    _open: list[bool] = field(repr=False, compare=False, default_factory=lambda: [True])
+
+
+class Device:
+    """One customer's device, or a till that serves many. Its methods may be called from several threads.
+
+    url, key, product: the service, a key of role device, the product; promise: the most that the server may ask for;
+    ledger: what the customer may spend in all (no reports are counted without one); folder: where reports wait until
+    they are acknowledged (in memory unless given); stale: for how many seconds parameters may be used when the service
+    cannot be reached; retry: how often to try; words: only for tests, see ``UnsafeWords``.
+
+    >>> from hushprice.device import Device, Ledger, Promise
+    >>> device = Device(
+    ...     url="https://prices.example.com", key="hp_device_...", product="coffee",
+    ...     promise=Promise(epsilon=2.0, clip=4.0), ledger=Ledger(epsilon=10.0))
+    >>> device
+    <Device for coffee: 0 reports wait>
+
+    ``device.offer({"loyalty": 0.4, "distance": -0.2})`` asks the service for public parameters and computes the price;
+    ``device.sold(offer, 1)`` reports.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        key: str,
+        product: str,
+        promise: Promise,
+        ledger: Ledger | None = None,
+        folder: str | PathLike[str] | None = None,
+        transport: Transport | None = None,
+        words: Words | None = None,
+        retry: Retry | None = None,
+        stale: float = 600.0,
+    ) -> None:
+        if not isinstance(product, str) or not _PRODUCT.fullmatch(product):
+            raise InvalidInput("product must be the name of one: small letters, digits and hyphens.")
+        if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not key or " " in key:
+            raise InvalidInput("key must be a key of the service with the role device. What was given is not told.")
+        if not isinstance(promise, Promise):
+            raise InvalidInput(f"promise must be a hushprice.device.Promise, not {type(promise).__name__}.")
+        if ledger is not None and not isinstance(ledger, Ledger):
+            raise InvalidInput(f"ledger must be a hushprice.device.Ledger, not {type(ledger).__name__}.")
+        if words is not None and not isinstance(words, (SystemWords, UnsafeWords)):
+            raise InvalidInput("words are the operating system's (leave them out) or, in tests, UnsafeWords(seed).")
+        self.product, self.promise, self.ledger = product, promise, ledger
+        self._transport = HttpTransport(url) if transport is None else transport
+        self._headers = {"Authorization": f"Bearer {key}"}
+        self._words = SystemWords() if words is None else words
+        self._retry = Retry() if retry is None else retry
+        self._stale = finite("stale", stale, minimum=0.0)
+        self._outbox = Outbox(None if folder is None else Path(folder) / product)
+        self._params: Params | None = None
+        self._fresh_until = self._usable_until = 0.0  # by the monotonic clock
+        self._looking, self._sending = threading.Lock(), threading.Lock()
+        self.refused = 0  # reports that the service will never take; they are dropped
+        self.problem: str | None = None  # why the last attempt to send did not succeed
+
+    # -- pricing ------------------------------------------------------------------------------------
+
+    def offer(
+        self, z: Context, *, segment: str | None = None, cost: float | None = None, price: float | None = None
+    ) -> Offer:
+        """A price for a customer with context z: a list, or by the names of the features.
+
+        ``price`` is for products in shadow mode alone: the price that the shop charges anyway.
+        """
+        params = self.params()
+        known = context(params, z)
+        u = uniform(self._words.draw(1, "price")[0]) if params.experiment else 0.0
+        computed = quote(params, known, segment=segment, cost=cost, uniform=u)
+        return Offer(
+            price=computed if price is None else self._own(params, price),
+            experiment=params.experiment,
+            version=params.version,
+            id="".join(f"{word:016x}" for word in self._words.draw(2, "id")),
+            _z=known,
+            _params=params,
+        )
+
+    def _own(self, params: Params, price: float) -> float:
+        low, high = params.guardrails
+        if params.mode != "shadow":
+            raise InvalidInput("A price of the shop's own can be given in shadow mode only.")
+        told = f"The shop's price must lie within [{low:g}, {high:g}]."
+        return discreetly(lambda: finite("price", price, minimum=low, maximum=high), told)
+
+    def params(self) -> Params:
+        """The parameters in force: those at hand while they are fresh, or the service's, checked."""
+        with self._looking:
+            if self._params is not None and time.monotonic() < self._fresh_until:
+                return self._params
+            for look in range(BACKWARDS):
+                try:
+                    answer = self._retry.run(self._get)
+                except Unreachable:
+                    if self._params is not None and time.monotonic() < self._usable_until:
+                        return self._params
+                    raise
+                found = self._taken(answer)
+                if found is not None:
+                    return found
+                if look + 1 < BACKWARDS:
+                    self._retry.sleep(0.2)
+            raise BrokenPromise(f"The server's parameters go back to an earlier version. {NO_MORE}")
+
+    def _get(self) -> Answer:
+        # the version, not whatever the server sent as ETag: that could tell one device from all others
+        known = {} if self._params is None else {"If-None-Match": f'"{self._params.version}"'}
+        return self._transport.send("GET", f"/v1/products/{self.product}/params", self._headers | known, None)
+
+    def _taken(self, answer: Answer) -> Params | None:
+        """The parameters of an answer; None if they are older than those at hand."""
+        before = self._params
+        if answer.status == 304 and before is not None:
+            self._kept(before, answer)
+            return before
+        if answer.status != 200:
+            raise ServiceRefused(refusal(answer.status))
+        self._fresh_until = 0.0
+        params = Params.read(plain(answer.body), self.promise, product=self.product)
+        if before is not None:
+            if not params.same_product(before):
+                raise BrokenPromise(f"The server changed what a product never changes. {NO_MORE}")
+            if params.version < before.version:
+                return None
+            if params.version == before.version and params != before:
+                raise BrokenPromise(f"The server published two different documents as one version. {NO_MORE}")
+        self._kept(params, answer)
+        return params
+
+    def _kept(self, params: Params, answer: Answer) -> None:
+        age = max_age(answer.headers.get("cache-control", ""))
+        now = time.monotonic()
+        self._params, self._fresh_until, self._usable_until = params, now + age, now + max(age, self._stale)
+
+    # -- reporting ----------------------------------------------------------------------------------
+
+    def sold(self, offer: Offer, y: float, *, send: bool = True) -> bool:
+        """Report what became of an offer: 1 or 0, or the amount sold. Once for each offer.
+
+        The ledger is charged first, then the report is made and kept on disk, then sent. Where nothing is asked for, or
+        the budget is spent, a null is sent instead, so that silence tells nothing. Returns whether the service has all
+        reports; if not they wait, and go out with the next sale or by :meth:`flush`. ``send=False`` leaves it to that.
+        """
+        if not isinstance(offer, Offer) or offer._params.product != self.product:
+            raise InvalidInput(f"sold takes an offer of this device, for {self.product}.")
+        bought = outcome(offer._params, y)
+        try:
+            offer._open.pop()
+        except IndexError:
+            raise InvalidInput("The outcome of this offer was told before. A sale is reported once.") from None
+        try:
+            made = self._made(offer, bought)
+            self._outbox.add({"id": offer.id, "version": offer.version, "report": made})
+        except HushpriceError:  # nothing was sent: it can be tried again, and is charged again
+            offer._open.append(True)
+            raise
+        return self.flush() == 0 if send else False
+
+    def _made(self, offer: Offer, y: float) -> dict[str, Any] | None:
+        params = offer._params
+        if not params.learn:
+            return None
+        if self.ledger is not None:
+            try:
+                self.ledger.spend(params.mechanism)
+            except BudgetSpent:
+                return None
+        return report(params, offer._z, offer.price, y, self._words.draw(params.mechanism.words, "report"))
+
+    @property
+    def waiting(self) -> int:
+        """Reports that the service has not acknowledged."""
+        return len(self._outbox)
+
+    def flush(self) -> int:
+        """Send what waits; returns how many still do. ``problem`` says why."""
+        with self._sending:
+            batch = LARGEST_BATCH
+            while items := self._outbox.first(batch):
+                try:
+                    answer = self._retry.run(lambda items=items: self._post(items))  # type: ignore[misc]
+                except Unreachable as problem:
+                    self.problem = str(problem)
+                    break
+                if acknowledged(answer, len(items)):
+                    self._outbox.remove(items)
+                    self.problem = None
+                elif answer.status not in (400, 409, 413, 422):
+                    self.problem = refusal(answer.status)
+                    break
+                elif len(items) > 1:
+                    batch = 1  # one of them is refused, and with it all: find out which
+                else:
+                    self._outbox.remove(items)
+                    self.refused += 1
+                    self.problem = f"The service will never take a report (status {answer.status}): it was dropped."
+            return len(self._outbox)
+
+    def _post(self, items: list[Item]) -> Answer:
+        body = items[0] if len(items) == 1 else {"reports": items}
+        raw = json.dumps(body, separators=(",", ":")).encode()
+        headers = self._headers | {"Content-Type": "application/json"}
+        return self._transport.send("POST", f"/v1/products/{self.product}/reports", headers, raw)
+
+    def close(self) -> None:
+        """Let go of the connection. Reports that wait stay on disk, if there is a folder."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Device for {self.product}: {self.waiting} reports wait>"

@@ -1,0 +1,98 @@
+"""Reports that wait for the service: on disk before they are sent, and until they are acknowledged.
+
+One small file for each report, named by its id, so that a device which is switched off in the middle sends the same
+report again, with the same id, and never makes a second one of the same sale. Nothing is in it but what is sent anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from hushprice.errors import HushpriceError, InvalidInput
+from hushprice.files import replacing
+
+Item = dict[str, Any]
+MOST = 100_000
+_NAME = re.compile(r"([0-9]{12})-([0-9a-f]{32})\.json")
+
+
+class Outbox:
+    """Reports in the order in which they were made; without a folder they live and die with this object.
+
+    >>> box = Outbox()
+    >>> box.add({"id": "0" * 32, "version": 3, "report": None})
+    >>> len(box), box.first(10)[0]["version"]
+    (1, 3)
+    """
+
+    def __init__(self, folder: str | PathLike[str] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._items: dict[str, Item] = {}
+        self._files: dict[str, Path] = {}
+        self._next = 0
+        self.damaged = 0  # files that could not be read; they are left where they are
+        self._folder = None if folder is None else Path(folder)
+        if self._folder is not None:
+            self._read(self._folder)
+
+    def _read(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            names = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+        except OSError as problem:
+            raise InvalidInput(f"Reports cannot be kept in {folder}: {problem.strerror}.") from None
+        for path in names:
+            number, identity = _NAME.fullmatch(path.name).groups()  # type: ignore[union-attr]
+            self._next = int(number) + 1
+            try:
+                item = json.loads(path.read_text(encoding="utf-8"))
+                if set(item) != {"id", "version", "report"} or item["id"] != identity:
+                    raise ValueError
+            except (OSError, ValueError, TypeError, RecursionError):
+                self.damaged += 1
+                continue
+            self._items[identity], self._files[identity] = item, path
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._items)
+
+    def add(self, item: Item) -> None:
+        """Keep a report: when this returns, it is on disk."""
+        with self._lock:
+            if len(self._items) >= MOST:
+                raise HushpriceError(
+                    f"{MOST} reports wait for the service already. Find out why it does not take them."
+                )
+            if self._folder is not None:
+                path = self._folder / f"{self._next:012d}-{item['id']}.json"
+                try:
+                    with replacing(path, mode=0o600) as aside:
+                        aside.write_text(json.dumps(item), encoding="utf-8")
+                except OSError as problem:
+                    raise HushpriceError(
+                        f"A report cannot be kept in {self._folder}: {problem.strerror}. None is sent."
+                    ) from None
+                self._files[item["id"]] = path
+            self._next += 1
+            self._items[item["id"]] = item
+
+    def first(self, n: int) -> list[Item]:
+        """The n that wait longest."""
+        with self._lock:
+            return [item for _, item in zip(range(n), self._items.values(), strict=False)]
+
+    def remove(self, items: Iterable[Item]) -> None:
+        """These need not be sent any more."""
+        with self._lock:
+            for item in items:
+                self._items.pop(item["id"], None)
+                path = self._files.pop(item["id"], None)
+                if path is not None:
+                    path.unlink(missing_ok=True)  # if it comes back after a crash, it is sent again: no harm

@@ -1,0 +1,244 @@
+"""The params document a server publishes, read and checked on the device, which trusts nothing in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from hushprice.device.demand import FAMILIES, PHASES
+from hushprice.device.mechanism import Mechanism
+from hushprice.device.promise import NO_MORE, Promise
+from hushprice.errors import LARGEST_COUNT, LARGEST_VALUE, BrokenPromise, HushpriceError, finite, positive_int
+
+FORMAT, PROTOCOL = "hushprice params", 1
+MODES = ("live", "shadow", "frozen")
+LARGEST_RADIUS = 1e6
+MOST_NAMES = 10_000  # segments or rungs of a ladder
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """A number of the context by name: a constant, or one that the customer brings (low and high are for show)."""
+
+    name: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Everything a device needs to price and to report, checked against what it promised.
+
+    ``read`` is the only way to make one from what came over the network. :data:`FIXED` are the fields that a product
+    never changes.
+    """
+
+    product: str
+    version: int
+    mode: str
+    family: str
+    dim: int
+    prices: tuple[float, float]
+    experiments: tuple[float, float]
+    cost: float
+    ladder: tuple[float, ...]
+    segments: tuple[str, ...]
+    ranges: dict[str, tuple[float, float]]
+    guardrails: tuple[float, float]
+    phase: str
+    level: float
+    theta: tuple[float, ...]
+    learn: bool
+    centre: tuple[float, ...]
+    radius: float
+    shift: float
+    factor: float
+    mechanism: Mechanism
+    features: tuple[Feature, ...]
+    currency: str
+    baseline: float
+
+    @classmethod
+    def read(cls, document: Any, promise: Promise, *, product: str | None = None) -> Params:
+        """The parameters in a document, or :class:`BrokenPromise` if it is none or asks for more than promised."""
+        try:
+            params = _read(cls, document, promise)
+        except BrokenPromise:
+            raise
+        except HushpriceError as problem:
+            raise BrokenPromise(f"The server published parameters that cannot be: {problem} {NO_MORE}") from None
+        if product is not None and params.product != product:
+            raise BrokenPromise(f"The server published the parameters of another product than {product}. {NO_MORE}")
+        return params
+
+    @property
+    def experiment(self) -> bool:
+        """Whether the next price is drawn to learn from."""
+        return self.phase == "explore"
+
+    def range(self, segment: str | None) -> tuple[float, float]:
+        """(low, high) of the price for a customer of this segment, in the phase in force."""
+        low, high = self.prices if segment is None else self.ranges.get(segment, self.prices)
+        low, high = _cut((low, high), self.guardrails)
+        return _cut((low, high), self.experiments) if self.experiment else (low, high)
+
+    def same_product(self, before: Params) -> bool:
+        """Whether what a product never changes is as it was in other parameters."""
+        return all(getattr(self, name) == getattr(before, name) for name in FIXED)
+
+
+FIXED = (
+    "product", "family", "dim", "prices", "experiments", "cost", "segments", "ranges", "centre", "radius", "shift",
+    "factor", "mechanism", "features",
+)  # fmt: skip
+
+
+def _cut(span: tuple[float, float], to: tuple[float, float]) -> tuple[float, float]:
+    """A range cut to another; one that does not reach into it becomes its nearer end."""
+    low, high = (min(max(end, to[0]), to[1]) for end in span)
+    return low, high
+
+
+def _read(cls: type[Params], document: Any, promise: Promise) -> Params:
+    given = _Reader(document)
+    if given.get("format") != FORMAT or given.whole("protocol", most=LARGEST_COUNT) != PROTOCOL:
+        raise BrokenPromise(f"This is no {FORMAT} document of protocol {PROTOCOL}: update one side or the other.")
+    d = given.whole("dim", least=1, most=1000)
+    prices = given.span("prices")
+    promise.check_prices(*prices)
+    mechanism = promise.mechanism(given.get("mechanism"))
+    if mechanism.dim != 2 * d:
+        raise BrokenPromise(f"Reports must be about 2 dim = {2 * d} numbers, not {mechanism.dim}. {NO_MORE}")
+    score = _Reader(given.get("score"))
+    segments = given.each("segments", _text)
+    params = cls(
+        product=_text(given.get("product")),
+        version=given.whole("version", least=0, most=LARGEST_COUNT),
+        mode=given.one_of("mode", MODES),
+        family=given.one_of("family", FAMILIES),
+        dim=d,
+        prices=prices,
+        experiments=given.span("experiments", within=prices),
+        cost=given.number("cost", least=0.0),
+        ladder=given.each("ladder", lambda price: finite("a price", price, minimum=0.0, maximum=LARGEST_VALUE)),
+        segments=segments,
+        ranges={name: _span(name, pair, prices) for name, pair in _Reader(given.get("ranges")).plain.items()},
+        guardrails=_guardrails(given.get("guardrails"), prices),
+        phase=given.one_of("phase", PHASES),
+        level=given.number("level"),
+        theta=given.vector("theta", 2 * d, limit=2.0 * LARGEST_RADIUS),
+        learn=given.flag("learn"),
+        centre=given.vector("centre", 2 * d, limit=LARGEST_RADIUS),
+        radius=given.number("radius", least=0.0, most=LARGEST_RADIUS),
+        shift=score.number("shift"),
+        factor=score.number("factor"),
+        mechanism=mechanism,
+        features=given.each("features", _feature),
+        currency=str(given.get("currency"))[:20],
+        baseline=given.number("baseline", least=0.0),
+    )
+    _check(params)
+    return params
+
+
+def _check(params: Params) -> None:
+    """What must hold between the parts."""
+    centre, radius = params.centre, params.radius
+    if not math.dist(params.theta, centre) <= radius * (1.0 + 1e-9) + 1e-12 * math.hypot(*centre):
+        raise BrokenPromise(f"The published theta lies outside its ball. {NO_MORE}")
+    for name, values in (("segments", params.segments), ("ladder", params.ladder)):
+        if list(values) != sorted(set(values)):  # type: ignore[type-var]
+            raise BrokenPromise(f"The published {name} are not in order, or one comes twice. {NO_MORE}")
+    if not set(params.ranges) <= set(params.segments):
+        raise BrokenPromise(f"There is a range for a segment that does not exist. {NO_MORE}")
+    names = [feature.name for feature in params.features]
+    if names and (len(names) != params.dim or len(set(names)) < len(names)):
+        raise BrokenPromise(f"There must be {params.dim} features of different names, or none. {NO_MORE}")
+    for segment in params.segments or (None,):
+        low, high = params.range(segment)
+        if params.ladder and not any(low <= price <= high for price in params.ladder):
+            raise BrokenPromise(f"No price of the ladder lies within the allowed range. {NO_MORE}")
+
+
+class _Reader:
+    """Plain data read field by field. Texts name the field, not what was in it."""
+
+    def __init__(self, plain: Any) -> None:
+        if not isinstance(plain, Mapping) or not all(isinstance(key, str) for key in plain):
+            raise BrokenPromise(f"The server's answer is no params document. {NO_MORE}")
+        self.plain = plain
+
+    def get(self, name: str) -> Any:
+        """A field that must be there."""
+        if name not in self.plain:
+            raise BrokenPromise(f"The published parameters lack {name}. {NO_MORE}")
+        return self.plain[name]
+
+    def number(self, name: str, *, least: float = -LARGEST_VALUE, most: float = LARGEST_VALUE) -> float:
+        return finite(name, self.get(name), minimum=least, maximum=most)
+
+    def whole(self, name: str, *, least: int = 0, most: int) -> int:
+        return positive_int(name, self.get(name), minimum=least, maximum=most)
+
+    def flag(self, name: str) -> bool:
+        if not isinstance(value := self.get(name), bool):
+            raise BrokenPromise(f"{name} must be true or false. {NO_MORE}")
+        return value
+
+    def one_of(self, name: str, known: tuple[str, ...]) -> str:
+        value = self.get(name)
+        if not isinstance(value, str) or value not in known:
+            raise BrokenPromise(f"The published {name} is none of {', '.join(known)}. {NO_MORE}")
+        return value
+
+    def each(self, name: str, read: Callable[[Any], T]) -> tuple[T, ...]:
+        values = self.get(name)
+        if not isinstance(values, list) or len(values) > MOST_NAMES:
+            raise BrokenPromise(f"{name} must be a list. {NO_MORE}")
+        return tuple(map(read, values))
+
+    def vector(self, name: str, n: int, *, limit: float) -> tuple[float, ...]:
+        values = self.each(name, lambda value: finite(name, value, minimum=-limit, maximum=limit))
+        if len(values) != n:
+            raise BrokenPromise(f"The published {name} must have {n} numbers, not {len(values)}. {NO_MORE}")
+        return values
+
+    def span(self, name: str, within: tuple[float, float] = (0.0, LARGEST_VALUE)) -> tuple[float, float]:
+        return _span(name, self.get(name), within)
+
+
+def _span(name: str, pair: Any, within: tuple[float, float]) -> tuple[float, float]:
+    """A pair (low, high) inside another."""
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise BrokenPromise(f"{name} must be a pair (low, high). {NO_MORE}")
+    low, high = (finite(name, end, minimum=within[0], maximum=within[1]) for end in pair)
+    if low > high:
+        raise BrokenPromise(f"{name} must be a pair (low, high) with low <= high. {NO_MORE}")
+    return low, high
+
+
+def _guardrails(plain: Any, prices: tuple[float, float]) -> tuple[float, float]:
+    given = _Reader(plain)
+    low, high = (
+        end if (told := given.get(name)) is None else told
+        for name, end in zip(("low", "high"), prices, strict=True)
+    )  # fmt: skip
+    return _span("guardrails", [low, high], prices)
+
+
+def _feature(plain: Any) -> Feature:
+    given = _Reader(plain)
+    if set(given.plain) not in ({"name", "value"}, {"name", "low", "high"}):
+        raise BrokenPromise(f"A feature must have a name, and a value or low and high. {NO_MORE}")
+    numbers = {key: given.number(key) for key in given.plain if key != "name"}
+    return Feature(name=_text(given.get("name")), **numbers)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 200:
+        raise BrokenPromise(f"A name in the published parameters is no text, or too long. {NO_MORE}")
+    return value

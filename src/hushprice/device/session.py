@@ -1,0 +1,90 @@
+"""The two things a device computes, from checked parameters and without any randomness of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hushprice.device.demand import price_on_terms, score, utility
+from hushprice.device.params import Params
+from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput, discreetly, finite
+
+Context = Sequence[float] | Mapping[str, float]
+
+
+def context(params: Params, given: Context) -> tuple[float, ...]:
+    """The context z, from a list or by the names of the features. Refusals tell nothing of it."""
+    values = _by_name(params, given) if isinstance(given, Mapping) else given
+    text = f"The context must be {params.dim} finite numbers below {LARGEST_VALUE:g} in size."
+    z = discreetly(lambda: tuple(finite("z", x, minimum=-LARGEST_VALUE, maximum=LARGEST_VALUE) for x in values), text)
+    if len(z) != params.dim:
+        raise InvalidInput(text)
+    return z
+
+
+def _by_name(params: Params, given: Mapping[str, float]) -> list[float]:
+    if not params.features:
+        raise InvalidInput("The features of this product have no names: give the context as a list of numbers.")
+    asked = {feature.name for feature in params.features if feature.value is None}
+    constant = {feature.name: feature.value for feature in params.features if feature.value is not None}
+    if not asked <= set(given) <= asked | set(constant):
+        raise InvalidInput(f"The context must give exactly {', '.join(sorted(asked))} by name.")
+    if any(given[name] != value for name, value in constant.items() if name in given):
+        raise InvalidInput("A constant feature of the context is given with another value.")
+    return [given[feature.name] if feature.value is None else feature.value for feature in params.features]
+
+
+def segment_of(params: Params, segment: str | None) -> str | None:
+    """A segment that exists, or None where there are none."""
+    if not params.segments:
+        if segment is not None:
+            raise InvalidInput("This product has no segments: leave the segment out.")
+        return None
+    if not isinstance(segment, str) or segment not in params.segments:
+        raise InvalidInput(f"The customer's segment is needed, one of {', '.join(params.segments)}.")
+    return segment
+
+
+def quote(
+    params: Params, z: Context, *, segment: str | None = None, cost: float | None = None, uniform: float = 0.0
+) -> float:
+    """The price for a customer. ``uniform`` is a random number in [0, 1), which only experiments use."""
+    known = context(params, z)
+    low, high = params.range(segment_of(params, segment))
+    own = params.cost if cost is None else _cost(cost)
+    if not 0.0 <= uniform < 1.0:
+        raise InvalidInput("uniform must be a random number of at least 0 and below 1.")
+    a, b = utility(params.theta, known) if params.phase == "exploit" else (0.0, 0.0)
+    return price_on_terms(
+        params.phase, params.family, a, b,
+        level=params.level, u=uniform, cost=own, low=low, high=high, ladder=params.ladder,
+    )  # fmt: skip
+
+
+def _cost(cost: float) -> float:
+    text = f"A cost must be a number of at least 0 and at most {LARGEST_VALUE:g}."
+    return discreetly(lambda: finite("cost", cost, minimum=0.0, maximum=LARGEST_VALUE), text)
+
+
+def outcome(params: Params, y: float) -> float:
+    """An outcome that the family of demand can have. Refusals tell nothing of it."""
+    domain = {"logistic": "0 or 1", "poisson": "a whole number of at least 0", "linear": "a finite number"}
+
+    def checked() -> float:
+        value = finite("y", y) if not isinstance(y, bool) else float(y)
+        if params.family == "logistic" and value not in (0.0, 1.0):
+            raise HushpriceError
+        if params.family == "poisson" and (value < 0.0 or value != int(value)):
+            raise HushpriceError
+        return value
+
+    return discreetly(checked, f"The outcome of {params.family} demand must be {domain[params.family]}.")
+
+
+def report(params: Params, z: Context, price: float, y: float, words: Sequence[int]) -> dict[str, Any]:
+    """The randomised report of a sale, from ``params.mechanism.words`` random words: all that may be sent."""
+    known, bought = context(params, z), outcome(params, y)
+    low, high = params.prices
+    paid = discreetly(lambda: finite("price", price, minimum=low, maximum=high), "The price lies outside the range.")
+    g = score(params.family, params.theta, known, paid, bought, shift=params.shift, factor=params.factor)
+    return params.mechanism.report(g, words)

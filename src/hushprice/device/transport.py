@@ -1,0 +1,146 @@
+"""How a device talks to the service: HTTP by the standard library, and when to try again."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from hushprice.errors import HushpriceError, InvalidInput, finite, positive_int
+
+LARGEST_ANSWER = 1 << 22  # bytes
+BUSY = (408, 425, 429, 500, 502, 503, 504)  # statuses after which the same request may succeed
+
+
+class Unreachable(HushpriceError):
+    """The service did not answer, or is busy. What was to be sent is kept."""
+
+
+class Answer(NamedTuple):
+    """What came back. The names of headers are in small letters."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Transport(Protocol):
+    """One request and its answer; :class:`Unreachable` if there was none."""
+
+    def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        """Send a request."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+class HttpTransport:
+    """HTTP/1.1 over one connection that is kept open, with TLS where the address says https. No redirects."""
+
+    def __init__(self, url: str, *, timeout: float = 10.0) -> None:
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except (TypeError, ValueError, AttributeError):
+            parts, port = None, None
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidInput("url must be the address of a service, as in https://prices.example.com.")
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise InvalidInput("url must be an address alone: a key is given as key=, and nothing follows the path.")
+        self._host, self._port, self._secure = parts.hostname, port, parts.scheme == "https"
+        self._base = parts.path.rstrip("/")
+        self._timeout = finite("timeout", timeout, minimum=0.0, maximum=3600.0, strict=True)
+        self._connection: http.client.HTTPConnection | None = None
+        self._lock = threading.Lock()
+
+    def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        with self._lock:
+            if self._connection is not None:  # kept open, and perhaps closed by the other side meanwhile
+                try:
+                    return self._exchange(self._connection, method, path, headers, body)
+                except (OSError, http.client.HTTPException):
+                    self._close()
+            self._connection = self._connect()
+            try:
+                return self._exchange(self._connection, method, path, headers, body)
+            except (OSError, http.client.HTTPException) as problem:
+                self._close()
+                raise Unreachable(f"The service at {self._host} does not answer ({type(problem).__name__}).") from None
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._secure:
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=context)
+        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+
+    def _exchange(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+    ) -> Answer:
+        connection.request(method, self._base + path, body=body, headers=dict(headers))
+        response = connection.getresponse()
+        content = response.read(LARGEST_ANSWER + 1)
+        if len(content) > LARGEST_ANSWER:
+            raise http.client.HTTPException
+        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def close(self) -> None:
+        with self._lock:
+            self._close()
+
+    def __repr__(self) -> str:
+        return f"<HttpTransport to {self._host}>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry:
+    """How often to try, and how long to wait in between: twice as long each time, or as long as the service says."""
+
+    attempts: int = 4
+    first: float = 0.2  # seconds
+    most: float = 5.0
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        positive_int("attempts", self.attempts)
+        finite("first", self.first, minimum=0.0)
+        finite("most", self.most, minimum=0.0)
+
+    def run(self, once: Callable[[], Answer]) -> Answer:
+        """The first answer that is not about being busy; :class:`Unreachable` if there is none."""
+        for attempt in range(self.attempts):
+            try:
+                answer = once()
+            except Unreachable:
+                if attempt + 1 == self.attempts:
+                    raise
+                self._wait(attempt, None)
+                continue
+            if answer.status not in BUSY:
+                return answer
+            if attempt + 1 < self.attempts:
+                self._wait(attempt, answer.headers.get("retry-after"))
+        raise Unreachable(f"The service is busy: status {answer.status} after {self.attempts} attempts.")
+
+    def _wait(self, attempt: int, told: str | None) -> None:
+        pause = self.first * 2.0**attempt * (0.5 + random.random())  # devices that failed together come back apart
+        if told is not None and told.isdecimal() and len(told) < 6:
+            pause = max(pause, float(told))
+        self.sleep(min(pause, self.most))
