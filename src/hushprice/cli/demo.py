@@ -4,25 +4,53 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 
 from hushprice import plots
+from hushprice.cli.live import live as run_live
 from hushprice.cli.options import SeedOption, Workers
 from hushprice.cli.show import Output, progress_bar, show
 from hushprice.cli.working import Out, folder, write_text
+from hushprice.errors import InvalidInput
 from hushprice.simulation import compare
 from hushprice.studies.words import Setup
+
+LIVE = "Of --live"  # heading of the options that only it has
 
 
 def demo(
     out: Out = Path("hushprice-demo"),
     seed: SeedOption = 0,
     workers: Workers = -1,
+    live: Annotated[
+        bool, typer.Option("--live", help="Run the pricing service with simulated customers, and print its address.")
+    ] = False,
+    database: Annotated[
+        str | None,
+        typer.Option(help="Where to keep it.", rich_help_panel=LIVE, show_default="a temporary file"),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port.", rich_help_panel=LIVE, show_default="8000 or the next")
+    ] = None,
+    rate: Annotated[float, typer.Option(help="Customers a second.", rich_help_panel=LIVE)] = 20.0,
+    seconds: Annotated[
+        float | None, typer.Option(help="Stop after so long.", rich_help_panel=LIVE, show_default="at Ctrl+C")
+    ] = None,
 ) -> None:
-    """Compare the policies on three markets: tables, pictures, JSON and CSV, in about a minute."""
+    """Compare the policies on three markets: tables, pictures, JSON and CSV, in about a minute.
+
+    With --live: a shop that sells to simulated customers over the network, with a page to watch it learn and one to buy
+    from yourself. It needs hushprice[service].
+    """
+    if live:
+        run_live(database=database, port=port, rate=rate, seconds=seconds, seed=seed)
+        return
+    if database is not None or port is not None or rate != 20.0 or seconds is not None:
+        raise InvalidInput("--database, --port, --rate and --seconds are for the live demo: add --live.")
     console = Console()
     folder(out)
     stories: tuple[tuple[str, dict[str, Any], int, list[str], str], ...] = (

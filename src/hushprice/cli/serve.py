@@ -1,0 +1,215 @@
+"""``hushprice serve``, ``hushprice keys`` and ``hushprice verify``: the pricing service.
+
+Nothing of it is imported before it is asked for, since it needs the extra ``hushprice[service]``.
+"""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hushprice.cli.options import AsJson
+from hushprice.errors import HushpriceError, InvalidInput, unknown
+
+if TYPE_CHECKING:
+    from hushprice.service.settings import Settings
+    from hushprice.service.store import Store
+
+Database = Annotated[
+    str,
+    typer.Option(
+        "--database",
+        envvar="HUSHPRICE_DATABASE",
+        help="sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME.",
+        show_envvar=True,
+    ),
+]
+HERE = "sqlite:///hushprice.db"
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    """What to do if the extra is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").split(".")[0] == "hushprice":
+            raise
+        raise InvalidInput(
+            f"The service needs {problem.name}, which is not installed: pip install 'hushprice[service]'"
+        ) from None
+
+
+def serve(
+    products: Annotated[
+        Path | None,
+        typer.Option("--products", envvar="HUSHPRICE_PRODUCTS", help="A TOML file of products.", show_envvar=True),
+    ] = None,
+    database: Database = HERE,
+    host: Annotated[
+        str, typer.Option("--host", envvar="HUSHPRICE_HOST", help="Address to listen on.", show_envvar=True)
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", envvar="HUSHPRICE_PORT", help="Port; 0 for any that is free.", show_envvar=True)
+    ] = 8000,
+    workers: Annotated[
+        int,
+        typer.Option("--workers", "-w", envvar="HUSHPRICE_WORKERS", help="Processes (PostgreSQL).", show_envvar=True),
+    ] = 1,
+    shop: Annotated[
+        bool, typer.Option("--shop", help="Open the demo shop at /shop, with a device key for whoever comes.")
+    ] = False,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option("--origin", help="Of pages elsewhere whose devices may call, as https://shop.example."),
+    ] = None,
+    rate: Annotated[
+        float, typer.Option("--rate", help="Requests a second that one key may make on average; 0: any.")
+    ] = 2_000.0,
+    log_format: Annotated[str, typer.Option("--log-format", help="json, text or none, on standard error.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print the address and key as a line of JSON.")] = False,
+) -> None:
+    """Run the pricing service: private and plain products over HTTP, and a page to watch them on.
+
+    Without options it keeps all in hushprice.db in this folder, makes a product to play with, and prints what to open.
+    More settings by variables: HUSHPRICE_ADMIN_KEY, HUSHPRICE_ORIGINS, HUSHPRICE_BODY_LIMIT and others.
+
+    Example: hushprice serve --products products.toml --shop
+    """
+    with _extra():
+        from hushprice.service.run import serve as run
+    settings = _settings(
+        database=database,
+        host=host,
+        port=port,
+        workers=workers,
+        products=None if products is None else str(products),
+        log_format=log_format or ("text" if sys.stderr.isatty() else "json"),
+        **({"shop": True} if shop else {}),
+        **({"origins": tuple(origin)} if origin else {}),
+        **({"rate": rate, "burst": 2.0 * rate} if rate != 2_000.0 else {}),
+    )
+    run(settings, say=lambda line: print(line, flush=True), as_json=json)
+
+
+def _settings(**given: Any) -> Settings:
+    from dataclasses import replace
+
+    from hushprice.service.settings import Settings
+
+    return replace(Settings.from_environment(), **given)
+
+
+keys = typer.Typer(
+    name="keys",
+    help="Make, list and revoke keys of the service. Roles: device < seller < admin.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@contextmanager
+def _store(url: str) -> Iterator[Store]:
+    with _extra():
+        from hushprice.service.store import Store
+    with closing(Store.open(url)) as store:
+        yield store
+
+
+@keys.command()
+def add(
+    name: Annotated[str, typer.Argument(help="What it is for, as till-3: letters, digits, dots and hyphens.")],
+    role: Annotated[str, typer.Option("--role", "-r", help="device, seller or admin.")] = "device",
+    database: Database = HERE,
+    json: AsJson = False,
+) -> None:
+    """Make a key and print its secret, which is kept nowhere.
+
+    Example: hushprice keys add web-shop --role device
+    """
+    with _extra():
+        from hushprice.service.bodies import key_name
+        from hushprice.service.settings import ROLES, hash_of, new_secret
+    key_name(name)
+    if role not in ROLES:
+        raise unknown("role", role, ROLES)
+    secret = new_secret(next(known for known in ROLES if known == role))
+    with _store(database) as store:
+        number = store.add_key(name, role, hash_of(secret))
+    if json:
+        typer.echo(json_module.dumps({"id": number, "name": name, "role": role, "secret": secret}))
+    else:
+        typer.echo(secret)
+        Console(stderr=True).print(f"Key {number} ({role}). Keep it: it is not shown again.", highlight=False)
+
+
+@keys.command(name="list")
+def list_keys(database: Database = HERE, json: AsJson = False) -> None:
+    """All keys, without their secrets."""
+    with _store(database) as store:
+        found = store.keys()
+    if json:
+        told = ("id", "name", "role", "created", "revoked")
+        typer.echo(json_module.dumps([{field: getattr(key, field) for field in told} for key in found]))
+        return
+    table = Table("id", "name", "role", "created", "revoked", box=None)
+    for key in found:
+        table.add_row(str(key.id), escape(key.name), key.role, _day(key.created), _day(key.revoked))
+    Console().print(table)
+
+
+def _day(at: float | None) -> str:
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
+
+
+@keys.command()
+def revoke(
+    number: Annotated[int, typer.Argument(help="The id, from 'hushprice keys list'.")], database: Database = HERE
+) -> None:
+    """Revoke a key. Running services refuse it within seconds."""
+    with _store(database) as store:
+        if not store.revoke_key(number):
+            raise InvalidInput(f"There is no key {number}, or it was revoked before: see 'hushprice keys list'.")
+    typer.echo(f"Key {number} is revoked.")
+
+
+def verify(
+    product: Annotated[str | None, typer.Argument(help="One product.", show_default="all")] = None,
+    database: Database = HERE,
+    json: AsJson = False,
+) -> None:
+    """Rebuild what was learned from the log alone and compare it with the snapshots, to the last bit.
+
+    Ends with 1 if anything differs. Safe to run next to a running service.
+    """
+    with _extra():
+        from hushprice.service.rebuild import verify as check
+    rows = []
+    with _store(database) as store:
+        names = [p.name for p in store.products()]
+        if product is not None and product not in names:
+            raise unknown("product", product, names)
+        for name in names if product is None else [product]:
+            try:
+                same, kept, rebuilt = check(store, name)
+            except HushpriceError as problem:
+                same, kept, rebuilt = False, str(problem), ""
+            rows.append({"product": name, "same": same, "kept": kept, "rebuilt": rebuilt})
+    if json:
+        typer.echo(json_module.dumps(rows))
+    else:
+        for row in rows:
+            said = "the same to the last bit" if row["same"] else f"DIFFERS: kept {row['kept']}"
+            typer.echo(f"{row['product']}: {said} {row['rebuilt']}".rstrip())
+    if not all(row["same"] for row in rows):
+        raise typer.Exit(1)
