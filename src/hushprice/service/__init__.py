@@ -1,0 +1,33 @@
+"""The pricing service: a log of events for each product, and what was learned as a function of the log.
+
+Needs the extra: ``pip install 'hushprice[service]'``.
+"""
+
+from hushprice.service.commands import Accepted, OfferAnswer, OfferRequest, OutcomeItem, ReportItem, View
+from hushprice.service.definition import Definition, Feature, read_products
+from hushprice.service.events import Event, Mode
+from hushprice.service.guardrails import Guardrails
+from hushprice.service.refusals import Conflict, DamagedLog, NotFound, Unavailable
+from hushprice.service.store import Store
+from hushprice.service.writer import Service
+
+__all__ = [
+    "Accepted",
+    "Conflict",
+    "DamagedLog",
+    "Definition",
+    "Event",
+    "Feature",
+    "Guardrails",
+    "Mode",
+    "NotFound",
+    "OfferAnswer",
+    "OfferRequest",
+    "OutcomeItem",
+    "ReportItem",
+    "Service",
+    "Store",
+    "Unavailable",
+    "View",
+    "read_products",
+]

@@ -1,0 +1,272 @@
+"""What may be sent to the service, and a strict reader of it that never tells what it was sent.
+
+JSON is read by the letter: NaN and Infinity, a key given twice, NUL, half a surrogate pair, numbers of thousands of
+digits and text that is not UTF-8 are refused, since one of the readers down the line (a database, JavaScript) would
+take them for something else or not at all. A refusal says where and what is wrong in words of our own, never with a
+value: pydantic's messages, and the names of unknown keys, are not passed on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+
+from hushprice.errors import InvalidInput
+from hushprice.service.answers import Problem
+from hushprice.service.settings import Role
+
+LARGEST_BATCH = 1_000
+LARGEST_INTEGER = 2**53 - 1  # beyond it JSON is not the same number everywhere
+DEEPEST = 32
+
+Whole = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
+Price = Annotated[float, Field(ge=0.0, le=1e12)]
+ReportId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$", min_length=32, max_length=32)]
+OfferId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,64}$", min_length=1, max_length=64)]
+ProductName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$", min_length=1, max_length=40)]
+KeyName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$", min_length=1, max_length=64)]
+Segment = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class Body(BaseModel):
+    """Exactly these keys, of exactly these types."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+class Directions(Body):
+    """A report by one of public directions (L2-ball, PrivUnit)."""
+
+    seed: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")] = Field(examples=["09af3c5577e1d2b4"])
+    index: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(examples=[1])
+
+
+class Grid(Body):
+    """A report on a grid (Gaussian)."""
+
+    grid: list[Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]] = Field(min_length=1, max_length=20_000)
+
+
+class ReportBody(Body):
+    """One customer's randomised report, or null: served, but nothing was asked for or the budget is spent."""
+
+    id: ReportId = Field(description="Random, made by the device; the same again is not counted twice.")
+    version: Whole = Field(description="Of the parameters it was made against.")
+    report: Directions | Grid | None
+
+
+class ReportsBody(Body):
+    """Several at once; all are taken or none."""
+
+    reports: list[ReportBody] = Field(min_length=1, max_length=LARGEST_BATCH)
+
+
+class OfferBody(Body):
+    """A customer who asks for a price."""
+
+    id: OfferId | None = Field(None, description="Yours, to ask again without harm; made here if left out.")
+    context: Annotated[list[float], Field(min_length=1, max_length=10_000)] | dict[str, float] = Field(
+        description="The features as a list, or by name.", examples=[[1.0, 0.3, 0.7]]
+    )
+    segment: Segment | None = None
+    cost: float | None = Field(None, ge=0.0, le=1e12)
+    price: Price | None = Field(None, description="Only in shadow mode: the price you are going to charge.")
+
+
+class OutcomeBody(Body):
+    """What became of an offer."""
+
+    offer: OfferId
+    y: float = Field(description="1 and 0 for sold or not, or the amount sold.", examples=[1.0])
+
+
+class OutcomesBody(Body):
+    """Several at once; all are taken or none."""
+
+    outcomes: list[OutcomeBody] = Field(min_length=1, max_length=LARGEST_BATCH)
+
+
+class ProductBody(Body):
+    """A new product."""
+
+    name: ProductName = Field(examples=["coffee"])
+    definition: dict[str, Any] = Field(
+        description="As in a file of products.",
+        examples=[
+            {
+                "policy": "etc-ldp-doubling",
+                "family": "logistic",
+                "dim": 3,
+                "prices": [1.0, 5.0],
+                "epsilon": 2.0,
+                "z_max": 2.0,
+            }
+        ],
+    )
+
+
+class ModeBody(Body):
+    """How careful to be."""
+
+    mode: Literal["live", "shadow", "frozen"]
+
+
+class GuardrailsBody(Body):
+    """Within what prices must stay; what is left out or null is not bounded."""
+
+    low: Price | None = None
+    high: Price | None = None
+    ladder: Annotated[list[Price], Field(max_length=10_000)] | None = None
+    largest_step: Annotated[float, Field(gt=0.0, le=1e12)] | None = None
+
+
+class RollbackBody(Body):
+    """Back to what was known after this version."""
+
+    version: Whole
+
+
+class KeyBody(Body):
+    """A new key."""
+
+    name: KeyName = Field(examples=["till-3"])
+    role: Role
+
+
+MODELS: tuple[type[Body], ...] = (
+    ReportBody, ReportsBody, OfferBody, OutcomeBody, OutcomesBody, ProductBody, ModeBody, GuardrailsBody, RollbackBody,
+    KeyBody,
+)  # fmt: skip
+_PARTS: tuple[type[Body], ...] = (Directions, Grid)
+_KNOWN = {name for model in MODELS + _PARTS for name in model.model_fields}
+_READERS: dict[type[Body], TypeAdapter[Any]] = {model: TypeAdapter(model) for model in MODELS}
+
+
+def key_name(name: str) -> str:
+    """The name of a key, as it is logged with each request."""
+    if not re.fullmatch("[A-Za-z0-9._-]{1,64}", name):
+        raise InvalidInput("The name of a key must be 1 to 64 letters, digits, dots, hyphens or underscores.")
+    return name
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Problem(400, "malformed", "A key is given twice in the same JSON object.")
+    return found
+
+
+def _no_constant(_: str) -> float:
+    raise Problem(400, "malformed", "JSON knows no NaN and no Infinity.")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_constant)
+
+
+def parse(raw: bytes) -> Any:
+    """JSON text as plain data."""
+    try:
+        value = _decoder.decode(raw.decode())
+    except UnicodeDecodeError:
+        problem = "The body is not UTF-8."
+    except RecursionError:
+        problem = "The body is nested too deeply."
+    except ValueError as error:  # with the text in it: not passed on
+        if isinstance(error, Problem):
+            raise
+        problem = "The body is not JSON."
+    else:
+        if raw.count(b"{") + raw.count(b"[") > DEEPEST or b"\\u" in raw:
+            _check(value)
+        return value
+    raise Problem(400, "malformed", problem)
+
+
+def _check(value: Any) -> None:
+    """Refuse what databases and other languages cannot hold: deep nesting, NUL, half a surrogate pair."""
+    level = [value]
+    for _ in range(DEEPEST):
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, str):
+                if "\0" in item or any("\ud800" <= letter <= "\udfff" for letter in item):
+                    raise Problem(400, "malformed", "A text holds NUL or half a surrogate pair.")
+            elif isinstance(item, dict):
+                inner += item.keys()
+                inner += item.values()
+            elif isinstance(item, list):
+                inner += item
+        if not inner:
+            return
+        level = inner
+    raise Problem(400, "malformed", "The body is nested too deeply.")
+
+
+def check(value: Any, model: type[Body]) -> dict[str, Any]:
+    """The plain data itself, if it is one of the bodies above. (They are strict, so nothing is converted.)"""
+    try:
+        _READERS[model].validate_python(value)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+    else:
+        checked: dict[str, Any] = value
+        return checked
+    where, message = _told(details)
+    more = f" ({len(details)} things are wrong with the body.)" if len(details) > 1 else ""
+    raise Problem(422, "invalid", message + more, where=where)
+
+
+def one_or_many(value: Any, key: str, one: type[Body], many: type[Body]) -> list[dict[str, Any]]:
+    """The items of a body that is a single one or, under ``key``, a batch."""
+    if isinstance(value, dict) and key in value:
+        items: list[dict[str, Any]] = check(value, many)[key]
+        return items
+    return [check(value, one)]
+
+
+def _told(details: list[Any]) -> tuple[list[str | int], str]:
+    """Where the first mistake is, and what it is."""
+    # of a union pydantic lists the mistakes of each branch: the deepest one is of the branch that was meant
+    worst = max(details, key=lambda detail: len(detail["loc"]))
+    where = [part if isinstance(part, int) or part in _KNOWN else "(unknown)" for part in _fields(worst["loc"])]
+    place = ".".join(map(str, where)) or "The body"
+    return where, f"{place} {_text(worst['type'], worst.get('ctx', {}))}."
+
+
+def _fields(loc: tuple[str | int, ...]) -> list[str | int]:
+    """A location without the names that pydantic gives to the branches of a union."""
+    return [part for part in loc if isinstance(part, int) or not _branch(part)]
+
+
+def _branch(part: str) -> bool:
+    return part in ("Directions", "Grid") or part.startswith(("list[", "dict[", "constrained-", "function-"))
+
+
+def _text(kind: str, ctx: Mapping[str, Any]) -> str:
+    """A mistake in words; only bounds of our own are told."""
+    bound = {
+        "greater_than": "must be above {gt:g}",
+        "greater_than_equal": "must be at least {ge:g}",
+        "less_than_equal": "must be at most {le:g}",
+        "string_pattern_mismatch": "must match {pattern}",
+        "string_too_short": "must have at least {min_length} letters",
+        "string_too_long": "must have at most {max_length} letters",
+        "too_short": "must have at least {min_length} items",
+        "too_long": "must have at most {max_length} items",
+        "literal_error": "must be one of {expected}",
+        "missing": "is missing",
+        "extra_forbidden": "is not a key that is known here",
+        "finite_number": "must be finite",
+        "float_type": "must be a number",
+        "int_type": "must be a whole number",
+        "int_from_float": "must be a whole number",
+        "string_type": "must be a text",
+        "list_type": "must be a list",
+        "dict_type": "must be an object",
+        "model_type": "must be an object",
+    }.get(kind, "is not valid")
+    return bound.format(**ctx)

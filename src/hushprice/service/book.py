@@ -1,0 +1,72 @@
+"""One product in one transaction: its learner, what is on record, and the events that are about to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy.engine import Connection
+
+from hushprice.service.events import Event, encode
+from hushprice.service.learner import Learner
+from hushprice.service.rebuild import Past, catch_up
+from hushprice.service.store import Product, Row, Store
+
+
+class Book:
+    """Events are decided on one after the other, applied in runs, and written at the end.
+
+    ``touched`` says that the learner has gone beyond what is committed: should the transaction fail, it is thrown away.
+    """
+
+    def __init__(self, store: Store, product: Product, learner: Learner, connection: Connection, now: float) -> None:
+        self.store, self.product, self.learner, self.connection = store, product, learner, connection
+        self.touched = False
+        catch_up(store, product, learner, connection)
+        self.now = max(now, learner.at)
+        self._found: dict[str, tuple[str, int]] = {}
+        self._new: dict[str, str] = {}  # bodies as text, by key
+        self._staged: list[Event] = []  # decided on, not applied yet
+        self._rows: list[Row] = []  # not written yet
+        self._seq = learner.seq
+
+    def look_up(self, keys: Iterable[str]) -> None:
+        """Find out which of these keys are on record."""
+        self._found = self.store.find(self.product.id, list(dict.fromkeys(keys)), self.connection)
+
+    def known(self, key: str) -> str | None:
+        """The body on record under this key, as text; None if there is none."""
+        found = self._new.get(key)
+        if found is None and key in self._found:
+            found = self._found[key][0]
+        return found
+
+    def stage(self, kind: str, key: str, body: Mapping[str, Any], text: str | None = None) -> int:
+        """The next event: its number."""
+        self.touched = True
+        self._seq += 1
+        text = encode(body) if text is None else text
+        self._new[key] = text
+        self._staged.append(Event(self._seq, self.now, kind, key, body))
+        self._rows.append((self.product.id, self._seq, self.now, kind, key, text))
+        return self._seq
+
+    def apply(self) -> Learner:
+        """The learner with all events decided on so far."""
+        if self._staged:
+            staged, self._staged = self._staged, []
+            if any(event.kind == "rollback" for event in staged):
+                self.write()  # it goes back to what is on record
+            self.learner.apply(staged, Past(self.store, self.product, self.connection))
+        return self.learner
+
+    def write(self) -> None:
+        """Write the events down; they are committed with the transaction."""
+        rows, self._rows = self._rows, []
+        self.store.add_events(rows, self.connection)
+
+    def expire(self) -> None:
+        """Close offers that waited too long, if there are any."""
+        if self.apply().due(self.now):
+            self.stage("expire", f"x:{uuid4().hex}", {"now": self.now})

@@ -1,0 +1,250 @@
+"""Commands, and what each decides on when its turn has come.
+
+``prepare`` checks what can be checked without the log, ``wanted`` says what to look up in it, and ``decide`` refuses,
+or stages events and gives the answer, to be called when they are applied. All or nothing: a command that refuses has
+staged nothing.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, ClassVar, Generic, TypeVar
+from uuid import uuid4
+
+import numpy as np
+
+from hushprice.errors import HushpriceError, InvalidInput
+from hushprice.policies import PrivatePolicy
+from hushprice.service import quoting
+from hushprice.service.book import Book
+from hushprice.service.commands import Accepted, OfferAnswer, OfferRequest, OutcomeItem, ReportItem
+from hushprice.service.definition import Definition
+from hushprice.service.events import MODES, decode, encode, offer_id, report_id
+from hushprice.service.guardrails import Guardrails, Limits
+from hushprice.service.learner import Learner, check_report
+from hushprice.service.refusals import Conflict, NotFound
+
+A = TypeVar("A")
+
+
+class Spoiled(Exception):
+    """A command failed half way, and the learner with it."""
+
+
+class Command(Generic[A]):
+    """Something asked about a product by name."""
+
+    writes: ClassVar[bool] = True
+    weight: int = 1
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.future: Future[A] = Future()
+
+    def prepare(self, definition: Definition) -> None:
+        """Refuse what can be refused without the log."""
+        return
+
+    def wanted(self) -> list[str]:
+        """Keys to look up in the log."""
+        return []
+
+    @abstractmethod
+    def decide(self, book: Book) -> Callable[[], A]:
+        """Stage events; the answer, once they are applied."""
+
+
+class Reports(Command[Accepted]):
+    """Reports of private customers."""
+
+    def __init__(self, name: str, items: list[ReportItem]) -> None:
+        super().__init__(name)
+        self.items, self.weight = items, len(items)
+        self.events: list[tuple[str, dict[str, Any], str]] = []
+
+    def prepare(self, definition: Definition) -> None:
+        if not isinstance(definition.policy, PrivatePolicy):
+            raise Conflict("This product is plain: it takes offers and outcomes, not reports.")
+        for item in self.items:
+            if isinstance(item.version, bool) or not isinstance(item.version, int) or not 0 <= item.version < 2**62:
+                raise InvalidInput("The version of a report must be that of the parameters it was made against.")
+            report = None if item.report is None else _plain_report(item.report)
+            body = {"version": item.version, "report": report}
+            self.events.append((f"r:{report_id(item.id)}", body, encode(body)))
+        check_report(definition.policy, [body["report"] for _, body, _ in self.events if body["report"] is not None])
+
+    def wanted(self) -> list[str]:
+        return [key for key, _, _ in self.events]
+
+    def decide(self, book: Book) -> Callable[[], Accepted]:
+        new: dict[str, tuple[dict[str, Any], str]] = {}
+        for key, body, text in self.events:
+            before = new[key][1] if key in new else book.known(key)
+            if before is None:
+                new[key] = body, text
+            elif before != text:
+                raise Conflict(
+                    "A report with the same id but other contents is on record: each needs an id of its own."
+                )
+        for key, (body, text) in new.items():
+            book.stage("report", key, body, text)
+        known = len(self.events) - len(new)
+        return lambda: Accepted(accepted=len(new), known=known, version=book.learner.version)
+
+
+def _plain_report(report: Mapping[str, Any]) -> dict[str, Any]:
+    """A report as it is kept; whether the product's mechanism can have made it is seen to later."""
+    if set(report) == {"grid"}:
+        grid = report["grid"]
+        if isinstance(grid, list) and all(type(k) is int for k in grid):
+            return {"grid": grid}
+    elif set(report) == {"seed", "index"}:
+        seed, index = report["seed"], report["index"]
+        if isinstance(seed, str) and len(seed) == 16 and not set(seed) - _HEX and type(index) is int:
+            return {"seed": seed, "index": index}
+    raise InvalidInput("A report must read {'seed': 16 hexadecimal digits, 'index': k} or {'grid': [whole numbers]}.")
+
+
+_HEX = set("0123456789abcdef")
+
+
+class Offer(Command[OfferAnswer]):
+    """A price for a customer of a plain product."""
+
+    asked: quoting.Asked
+
+    def __init__(self, name: str, request: OfferRequest, rng: np.random.Generator) -> None:
+        super().__init__(name)
+        self.request, self.id = request, uuid4().hex if request.id is None else request.id
+        self.rng = rng
+
+    def prepare(self, definition: Definition) -> None:
+        if definition.private:
+            raise Conflict("This product is private: devices price by themselves, from its params.")
+        offer_id(self.id)
+        self.asked = quoting.prepare(definition, self.request)
+
+    def wanted(self) -> list[str]:
+        return [f"o:{self.id}"]
+
+    def decide(self, book: Book) -> Callable[[], OfferAnswer]:
+        learner, key = book.apply(), f"o:{self.id}"
+        known = book.known(key)
+        if known is not None:
+            body = decode(known)
+            if body["asked"] != self.asked.fingerprint:
+                raise Conflict("An offer with the same id answered another request: each needs an id of its own.")
+            return lambda: _answer(self.id, body, known=True)
+        quoting.allow(learner, self.asked)
+        book.touched = True  # from here on: the quote settles what the policy knows
+        try:
+            body = learner.quote(self.asked, self.rng)
+        except HushpriceError as problem:  # no mere refusal: the learner has gone ahead of the log
+            raise Spoiled from problem
+        book.stage("offer", key, body)
+        book.apply()
+        return lambda: _answer(self.id, body, known=False)
+
+
+def _answer(key: str, body: Mapping[str, Any], *, known: bool) -> OfferAnswer:
+    told = {name: body[name] for name in ("price", "experiment", "propensity", "discrete", "version")}
+    return OfferAnswer(offer=key, known=known, **told)
+
+
+class Outcomes(Command[Accepted]):
+    """What customers bought."""
+
+    def __init__(self, name: str, items: list[OutcomeItem]) -> None:
+        super().__init__(name)
+        self.items, self.weight = items, len(items)
+        self.events: list[tuple[str, dict[str, Any], str]] = []
+
+    def prepare(self, definition: Definition) -> None:
+        if definition.private:
+            raise Conflict("This product is private: outcomes stay on the device, and reports are sent.")
+        family = definition.policy.family
+        for item in self.items:
+            y = _outcome(family, item.y)
+            body = {"y": y}
+            self.events.append((offer_id(item.offer), body, encode(body)))
+
+    def wanted(self) -> list[str]:
+        return [f"{kind}:{key}" for key, _, _ in self.events for kind in "oy"]  # it may be closed before our turn
+
+    def decide(self, book: Book) -> Callable[[], Accepted]:
+        learner = book.apply()
+        new: dict[str, tuple[dict[str, Any], str]] = {}
+        for key, body, text in self.events:
+            if key not in learner.open and book.known(f"o:{key}") is None:
+                raise NotFound("An outcome is for an offer that was never made. None of the outcomes was kept.")
+            before = new[key][1] if key in new else book.known(f"y:{key}")
+            if before is None:
+                new[key] = body, text
+            elif before != text:
+                raise Conflict("Another outcome of the same offer is on record. None of the outcomes was kept.")
+        late = sum(key not in learner.open for key in new)
+        for key, (body, text) in new.items():
+            book.stage("outcome", f"y:{key}", body, text)
+        known = len(self.events) - len(new)
+        return lambda: Accepted(accepted=len(new), known=known, late=late, version=book.learner.version)
+
+
+def _outcome(family: Any, y: Any) -> float:
+    try:
+        outcome = family.check_outcome(y)
+        if outcome.shape == ():
+            return float(outcome) + 0.0  # no negative zero
+    except InvalidInput:
+        pass
+    raise InvalidInput(f"An outcome must be one number that {family.name} demand can have.")
+
+
+class Change(Command[int]):
+    """A mode, guardrails or a rollback; the answer is the new version."""
+
+    def __init__(self, name: str, kind: str, given: Mapping[str, Any], by: str) -> None:
+        super().__init__(name)
+        self.kind, self.given, self.by = kind, dict(given), by
+
+    def prepare(self, definition: Definition) -> None:
+        if self.kind == "mode" and self.given["mode"] not in MODES:
+            raise InvalidInput(f"The mode must be one of {', '.join(MODES)}.")
+        if self.kind == "guardrails":
+            guardrails = Guardrails.of(self.given)
+            Limits(definition.policy, guardrails)
+            self.given = guardrails.config()
+        if self.kind == "rollback":
+            version = self.given["version"]
+            if isinstance(version, bool) or not isinstance(version, int) or version < 0:
+                raise InvalidInput("The version to roll back to must be a whole number of at least 0.")
+
+    def decide(self, book: Book) -> Callable[[], int]:
+        learner = book.apply()
+        if self.kind == "rollback" and self.given["version"] > learner.version:
+            raise NotFound(f"There is no such version yet: the newest one is {learner.version}.")
+        seq = book.stage(self.kind, f"a:{uuid4().hex}", {**self.given, "by": self.by})
+        book.apply()
+        return lambda: seq
+
+
+class Look(Command[A]):
+    """Something to be told of the learner as it stands; changes nothing."""
+
+    writes = False
+
+    def __init__(self, name: str, fn: Callable[[Learner], A]) -> None:
+        super().__init__(name)
+        self.fn = fn
+
+    def decide(self, book: Book) -> Callable[[], A]:
+        told = self.fn(book.apply())
+        return lambda: told
+
+
+class Expire(Command[None]):
+    """Close offers that waited too long (which every writing command does first)."""
+
+    def decide(self, book: Book) -> Callable[[], None]:
+        return lambda: None

@@ -1,0 +1,357 @@
+"""What was learned of a product, as a fold over its log.
+
+    Learner(definition).apply(events 1..n)  ->  the same bits, whoever folds, whenever, in whatever pieces
+
+Before each customer ``server.params`` is looked at, then ``advance(1)``, then ``absorb``: the order of
+``policies.loop.Loop``, so that the service and a simulation agree to the last bit. A private product's published
+parameters follow each event; a plain product's are looked at when an offer is made, and at no other moment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushprice.demand import fresh
+from hushprice.errors import Array, InvalidInput
+from hushprice.kernels.running import USED
+from hushprice.policies import Params, Phase, PrivatePolicy, PrivateReports, Records
+from hushprice.policies.base import Server
+from hushprice.service import document, quoting, saving
+from hushprice.service.definition import Definition
+from hushprice.service.events import Event, Mode
+from hushprice.service.guardrails import Guardrails, Limits
+from hushprice.service.refusals import DamagedLog
+from hushprice.service.state import copied, digest
+from hushprice.service.tally import Closed, Tally
+
+Core = dict[str, Any]
+"""What a rollback brings back: what was learned, and what was published of it."""
+History = Callable[[int], Core]
+"""The core as it was after an earlier event."""
+
+
+class Change(NamedTuple):
+    """From this version on, whether reports are asked for and for which stage."""
+
+    version: int
+    learn: bool
+    stage: int
+
+
+class Open(NamedTuple):
+    """An offer that waits for its outcome."""
+
+    z: Array
+    price: float
+    stage: int  # the estimate the outcome is for; 0 if it is not learned from
+    cost: float
+    at: float
+
+
+def no_history(version: int) -> Core:
+    """For events among which there is no rollback."""
+    raise AssertionError(f"version {version} was asked for")
+
+
+class Learner:
+    """The state of one product after event ``seq``.
+
+    ``version`` is the number of the last event after which what is published may have changed; ``floor`` that of the
+    last rollback: reports made against older parameters are not learned from.
+    """
+
+    def __init__(self, definition: Definition) -> None:
+        policy = definition.policy
+        self.definition, self.policy = definition, policy
+        self.server: Server[Any] = policy.server()
+        self.device = None if policy.private else policy.device()
+        self.seq, self.version, self.floor, self.at = 0, 0, 0, 0.0
+        self.learned = 0  # outcomes that went into what is known now
+        self.mode: Mode = definition.mode
+        self.guardrails, self.limits = definition.guardrails, Limits(policy, definition.guardrails)
+        self.last = fresh(policy.rules)  # last price quoted in each segment of a plain product
+        self.open: OrderedDict[str, Open] = OrderedDict()
+        self.tally = Tally(definition)
+        self.given = _kept(self.server.params)  # what the policy would publish, whatever the mode
+        self.params = self.given  # what is published
+        self.changes: list[Change] = []
+        self.publish()
+
+    # -- the fold -------------------------------------------------------------------------------------------------
+
+    def apply(self, events: Sequence[Event], history: History = no_history) -> None:
+        """Take in the next events of the log."""
+        i = 0
+        while i < len(events):
+            if events[i].kind == "report":
+                i += self._reports(events, i)
+            else:
+                self._one(events[i], history)
+                i += 1
+
+    def _next(self, event: Event) -> None:
+        if event.seq != self.seq + 1:
+            raise DamagedLog(f"The log of {self.definition.name} has event {event.seq} where {self.seq + 1} belongs.")
+        self.seq, self.at = event.seq, event.at
+
+    def _one(self, event: Event, history: History) -> None:
+        self._next(event)
+        if event.kind == "offer":
+            self._offer(event)
+        elif event.kind == "outcome":
+            self._outcome(event.key[2:], event.body["y"])
+        elif event.kind == "expire":
+            self._expire(event.body["now"])
+        elif event.kind in ("mode", "guardrails", "rollback"):
+            self._change(event, history)
+        else:
+            raise DamagedLog(f"The log of {self.definition.name} has an event of the unknown kind {event.kind!r}.")
+
+    def _reports(self, events: Sequence[Event], start: int) -> int:
+        """Take in a run of reports under the same phase, by one call of the kernel: how many there were."""
+        frozen = self.mode == "frozen"
+        room = self.tally.room if frozen else min(self.server.left, self.tally.room)
+        run, rows = [], []
+        for event in islice(events, start, start + room):
+            if event.kind != "report":
+                break
+            self._next(event)
+            run.append(event)
+            if event.body["report"] is None:
+                self.tally.silent += 1
+            elif (stage := self._wanted(event.body["version"])) is not None:
+                rows.append((stage, event.body["report"]))
+                self.version = event.seq
+        phase = self.params.phase
+        if not frozen:
+            self.server.advance(len(run))
+            self._absorb(rows)
+            self._look(self.server.params)
+        self._count(run, rows, phase)
+        return len(run)
+
+    def _wanted(self, made: int) -> int | None:
+        """The stage that a report against version ``made`` is learned from for; None if it is not. (Counts it.)"""
+        self.tally.reports += 1
+        then = self.changes[bisect_right(self.changes, made, key=lambda change: change.version) - 1]
+        if not then.learn:
+            self.tally.unasked += 1
+            return None
+        fresh_enough = self.floor <= made <= self.version <= made + self.definition.max_lag
+        over = getattr(self.policy, "restarts", False) and then.stage != self.given.stage  # its episode has ended
+        if not fresh_enough or over or self.mode == "frozen":
+            self.tally.stale += 1
+            return None
+        return then.stage
+
+    def _absorb(self, rows: list[tuple[int, Mapping[str, Any]]]) -> None:
+        for stage, group in groupby(rows, key=lambda row: row[0]):
+            reports = np.array([report_row(report) for _, report in group], dtype=np.int64)
+            self.server.absorb(PrivateReports(reports, stage))
+
+    def _count(self, run: list[Event], rows: list[Any], phase: Phase) -> None:
+        """What the tally keeps of a run of reports."""
+        tally, n = self.tally, len(run)
+        self.learned += len(rows)
+        tally.learned += len(rows)
+        tally.experiments += n if phase is Phase.EXPLORE else 0
+        for _, minute in groupby(run, key=lambda event: event.at // 60.0):
+            same = list(minute)
+            tally.serve(same[0].at, len(same))
+        tally.note(self.at, self.seq, int(phase), self.given.theta)
+
+    def _offer(self, event: Event) -> None:
+        body = event.body
+        if self.mode != "frozen":
+            self._look(self.server.params)
+            self.server.advance(1)
+        segment = self.limits.index(body.get("segment"))
+        z, price, cost = np.array(body["z"], dtype=np.float64), body["price"], body.get("cost", self.policy.cost)
+        self.last[segment] = price
+        self.open[event.key[2:]] = Open(z, price, body["stage"], cost, event.at)
+        self.tally.experiments += bool(body["experiment"])
+        self.tally.price_sum += price
+        self.tally.serve(event.at)
+        self.tally.note(event.at, event.seq, int(self.params.phase), self.given.theta)
+
+    def _outcome(self, key: str, y: float) -> None:
+        offer = self.open.pop(key, None)
+        if offer is None:
+            self.tally.late += 1
+            return
+        self.tally.outcomes += 1
+        self._learn(offer, y)
+
+    def _learn(self, offer: Open, y: float) -> None:
+        if offer.stage and self.mode != "frozen":
+            self.server.absorb(Records(offer.z[None, :], np.array([offer.price]), np.array([y]), offer.stage))
+            self.learned += 1
+            self.tally.learned += 1
+        self.tally.sell(Closed(offer.z, offer.price, y, offer.cost))
+
+    def _expire(self, now: float) -> None:
+        """Close the offers that waited too long. They are in the order of their making, and so of their time."""
+        while self.open and next(iter(self.open.values())).at + self.definition.wait <= now:
+            _, offer = self.open.popitem(last=False)
+            self.tally.expired += 1
+            if self.definition.then == "no-sale":
+                self._learn(offer, 0.0)
+
+    def due(self, now: float) -> bool:
+        """Whether an offer has waited too long."""
+        return bool(self.open) and next(iter(self.open.values())).at + self.definition.wait <= now
+
+    def _change(self, event: Event, history: History) -> None:
+        body = event.body
+        if event.kind == "mode":
+            self.mode = body["mode"]
+        elif event.kind == "guardrails":
+            self.guardrails = Guardrails.of({key: body[key] for key in ("low", "high", "ladder", "largest_step")})
+            self.limits = Limits(self.policy, self.guardrails)
+        else:
+            self.take(history(body["version"]))
+            self.open.clear()
+            self.floor = event.seq
+        self.version = event.seq
+        self.tally.change(event.seq, event.at, event.kind, body)
+        self.publish()
+
+    # -- what is published ----------------------------------------------------------------------------------------
+
+    def _look(self, params: Params) -> None:
+        """The policy's parameters for the next customer: a new version if they may have changed.
+
+        Each report that is learned from makes a version (see :meth:`_reports`); here are the other reasons. Within a
+        run of reports none of them occurs before its end, so that it does not matter how the log is cut into runs.
+        """
+        before, self.given = self.given, _kept(params)
+        if self.policy.private:
+            changed = _manner(before) != _manner(params)
+        else:
+            changed = before.version != params.version
+        if changed:
+            self.version = self.seq
+        if changed or self.policy.private:
+            self.publish()
+
+    def publish(self) -> None:
+        """Publish the policy's parameters as the mode has it."""
+        self.params = self._published()
+        change = Change(self.version, self.params.learn, self.params.stage)
+        if self.policy.private and (not self.changes or self.changes[-1][1:] != change[1:]):
+            self.changes.append(change)
+
+    def _published(self) -> Params:
+        given, baseline = self.given, self.definition.baseline
+        if self.mode == "shadow":
+            learn = given.learn if self.policy.private else True
+            return replace(given, phase=Phase.FIXED, level=baseline, learn=learn)
+        if self.mode == "frozen":
+            if given.phase in (Phase.EXPLOIT, Phase.FIXED):
+                return replace(given, learn=False)
+            if not self.learned:
+                return replace(given, phase=Phase.FIXED, level=baseline, learn=False)
+            return replace(given, phase=Phase.EXPLOIT, level=0.0, theta=self.estimate()[0], learn=False)
+        return given
+
+    def estimate(self) -> tuple[Array, Array | None]:
+        """(theta, its covariance) as of the last offer; of private products the covariance is not known.
+
+        A policy that has not looked at its records yet (ETC before it first commits) is asked by way of a copy.
+        """
+        estimators = self.server.estimators
+        if not estimators:
+            return self.given.theta, None
+        busiest = max(range(len(estimators)), key=lambda s: estimators[s].records)
+        estimator = estimators[busiest]
+        if estimator.records and not estimator.counts[USED]:
+            twin = self.policy.server()
+            twin.restore(self.server.state())
+            estimator = twin.estimators[busiest]
+            estimator.theta()
+        return estimator.published, self.policy.family.scale**2 * estimator.P
+
+    def covariance(self) -> Array | None:
+        """Of theta: the inverse of the penalised information (times the noise of linear demand); None if not known."""
+        return self.estimate()[1]
+
+    def document(self) -> dict[str, Any]:
+        """The params document of a private product."""
+        return document.document(self)
+
+    def quote(self, asked: quoting.Asked, rng: np.random.Generator) -> dict[str, Any]:
+        """The body of the offer to make. To be followed by its event, or else the learner is to be thrown away."""
+        return quoting.quote(self, asked, rng)
+
+    @property
+    def versions(self) -> list[dict[str, Any]]:
+        """Some versions one can roll back to: the start, and the points of the history."""
+        points = [{"version": p.seq, "at": p.at, "customers": p.customers} for p in self.tally.points]
+        return [{"version": 0, "at": None, "customers": 0}, *points]
+
+    # -- as plain data --------------------------------------------------------------------------------------------
+
+    def core(self) -> Core:
+        """What a rollback brings back, apart from everything that goes on."""
+        return {
+            "server": copied(self.server.state()),
+            "params": saving.plain_params(self.given),
+            "learned": self.learned,
+        }
+
+    def take(self, core: Core) -> None:
+        self.server = self.policy.server()
+        self.server.restore(core["server"])
+        self.given, self.learned = saving.params_from(core["params"]), core["learned"]
+
+    def state(self) -> dict[str, Any]:
+        """Everything, as plain data."""
+        return saving.state(self)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a state given by :meth:`state`, if it is one of this product's."""
+        saving.restore(self, state)
+
+    def digest(self) -> str:
+        """SHA-256 of the state, to the last bit."""
+        return digest(self.state())
+
+
+def report_row(report: Mapping[str, Any]) -> list[int]:
+    """A report of an event as the whole numbers that a server takes."""
+    if "grid" in report:
+        return list(report["grid"])
+    word = int(report["seed"], 16)
+    return [word - (word >> 63 << 64), report["index"]]
+
+
+def check_report(policy: PrivatePolicy, reports: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse reports that the policy's mechanism cannot have made."""
+    if not reports:
+        return
+    mechanism = policy.mechanism
+    try:
+        if any(("grid" in report) != (mechanism.kind == "grid") for report in reports):
+            raise TypeError
+        rows = np.array([report_row(report) for report in reports], dtype=np.int64)
+    except (TypeError, ValueError, KeyError, OverflowError):
+        rows = np.empty((0, 0), dtype=np.int64)
+    if rows.shape != (len(reports), mechanism.width) or not mechanism.possible(rows).all():
+        raise InvalidInput(f"A report is none that {mechanism.name} as set up for this product can make.")
+
+
+def _kept(params: Params) -> Params:
+    """Params to keep: without bounds, which are large and can be had again."""
+    return params if params.bounds is None else replace(params, bounds=None)
+
+
+def _manner(params: Params) -> tuple[Phase, float, bool, int]:
+    """All of the parameters but the estimate."""
+    return params.phase, params.level, params.learn, params.stage

@@ -1,0 +1,28 @@
+"""What a command can be refused with, next to :class:`~hushprice.errors.InvalidInput` (422 over HTTP).
+
+Texts never hold a value that a device or a customer sent.
+"""
+
+from __future__ import annotations
+
+from hushprice.errors import HushpriceError
+
+
+class NotFound(HushpriceError):
+    """There is no such product, offer or version (404)."""
+
+
+class Conflict(HushpriceError):
+    """It contradicts what is on record: the same id with other contents, or another kind of product (409)."""
+
+
+class Unavailable(HushpriceError):
+    """The database, or room in the queue, is missing for now: nothing was acknowledged, try again (503)."""
+
+
+class Rejected(Unavailable):
+    """The database refused a statement: something is wrong with one of the commands in it."""
+
+
+class DamagedLog(Unavailable):
+    """The log has gaps or events that mean nothing: it was changed by other hands, or by a newer hushprice."""

@@ -1,0 +1,269 @@
+"""How an endpoint is declared, and what happens around each: who calls, how often, what was sent, what went wrong.
+
+An endpoint is a coroutine over a :class:`Call` and a line that says its method, path, role, body and answer. FastAPI
+routes it and describes it in OpenAPI; the body is read here, by ``bodies.parse``, since FastAPI's reader takes NaN and
+repeated keys and puts values into its refusals. Nothing on the way of a sale leaves the event loop's thread but the
+command for the writer.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from hushprice.errors import InvalidInput
+from hushprice.service.answers import Problem, wait
+from hushprice.service.auth import Caller, Keys, check_role
+from hushprice.service.bodies import Body, parse
+from hushprice.service.commands import View
+from hushprice.service.limits import Buckets, Waiter, check_rate, read_body
+from hushprice.service.logs import Log
+from hushprice.service.metrics import Metrics
+from hushprice.service.refusals import Conflict, NotFound, Unavailable
+from hushprice.service.routes_openapi import extra, prose, responses
+from hushprice.service.settings import Role, Settings
+
+if TYPE_CHECKING:
+    from hushprice.service.writer import Service
+
+TOLD = "hushprice"  # in an ASGI scope: what the log and the metrics are told of a request
+
+
+@dataclass(slots=True)
+class Told:
+    """What may be known of a request outside of it."""
+
+    route: str = "unmatched"
+    key: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What the endpoints of one app share."""
+
+    service: Service
+    settings: Settings
+    keys: Keys
+    rates: Buckets
+    strangers: Buckets
+    waiter: Waiter
+    looks: Looks
+    metrics: Metrics
+    log: Log
+    kept: dict[str, Any] = field(default_factory=dict)  # params documents as they are sent, by product
+
+
+class Looks:
+    """How fresh what is told of a product is: another process may have written since.
+
+    A look at the log costs the writer a query, so it is made at most every ``EVERY`` seconds, only if somebody asks.
+    """
+
+    EVERY = 0.1
+    PRODUCTS = 1.0  # between two looks for products that others created
+
+    def __init__(self, service: Service, waiter: Waiter) -> None:
+        self._service, self._waiter = service, waiter
+        self._looked: dict[str | None, float] = {}
+
+    async def view(self, name: str, *, fresh: bool = True) -> View:
+        """A product as it stands, without what is older than a tenth of a second if ``fresh``."""
+        try:
+            view = self._service.view(name)
+        except NotFound:
+            if not self._due(None, self.PRODUCTS):
+                raise
+            await self._waiter.result(self._service.refresh())
+            return self._service.view(name)
+        if fresh and self._due(name, self.EVERY):
+            await self._waiter.result(self._service.refresh(name))
+            return self._service.view(name)
+        return view
+
+    async def products(self) -> list[View]:
+        """All products as they stand."""
+        if self._due(None, self.PRODUCTS):
+            await self._waiter.result(self._service.refresh())
+        return self._service.products()
+
+    def _due(self, what: str | None, every: float) -> bool:
+        now = time.monotonic()
+        if now - self._looked.get(what, -every) < every:
+            return False
+        self._looked[what] = now
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, let in."""
+
+    parts: Parts
+    request: Request
+    caller: Caller | None
+    value: Any  # the body as plain data
+
+    @property
+    def product(self) -> str:
+        """The name in the path; it need not exist."""
+        name: str = self.request.path_params["name"]
+        return name
+
+    @property
+    def by(self) -> str:
+        """The name of the key, for the history."""
+        return "" if self.caller is None else self.caller.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """A line of the API."""
+
+    method: str
+    path: str
+    run: Callable[[Call], Awaitable[Response]]
+    role: Role | None = None  # None: for everyone
+    free: bool = False  # not even limited by address (health)
+    body: Sequence[type[Body]] = ()  # one of these
+    answer: type[BaseModel] | None = None
+    kind: str = "application/json"  # of an answer without a model
+    status: int = 200  # of success
+    created: bool = False  # 201 is possible too
+    query: Sequence[dict[str, Any]] = ()
+    refusals: Sequence[int] = ()  # beyond those every endpoint has
+    headers: dict[str, str] = field(default_factory=dict)  # of the answer, for the description
+    tag: str = "service"
+    frank: bool = False  # refusals may repeat what an admin configured; never for what customers' devices send
+
+    @property
+    def name(self) -> str:
+        """Of the operation."""
+        return self.run.__name__
+
+
+class Direct(APIRoute):
+    """A route whose coroutine is called with the request and nothing else, and answers with a response.
+
+    FastAPI's own way there (dependencies, exit stacks, models of answers) takes as long as all the rest together.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+
+        async def direct(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await endpoint(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+        self.app = direct
+
+
+def add(app: FastAPI, parts: Parts, endpoints: Sequence[Endpoint]) -> None:
+    """Put endpoints into an app."""
+    for endpoint in endpoints:
+        app.router.add_api_route(
+            endpoint.path,
+            _around(endpoint, parts),
+            methods=[endpoint.method],
+            operation_id=endpoint.name,
+            name=endpoint.name,
+            summary=(endpoint.run.__doc__ or "").partition("\n")[0].rstrip("."),
+            description=prose(endpoint),
+            response_model=None,
+            status_code=endpoint.status,
+            response_class=Response,
+            responses=responses(endpoint),
+            openapi_extra=extra(endpoint),
+            tags=[endpoint.tag],
+            route_class_override=Direct,
+        )
+
+
+def _around(endpoint: Endpoint, parts: Parts) -> Callable[[Request], Awaitable[Response]]:
+    """The coroutine that FastAPI calls."""
+
+    async def run(request: Request) -> Response:
+        told: Told = request.scope[TOLD]
+        told.route = endpoint.path
+        try:
+            caller = _caller(endpoint, parts, request)
+            value = None
+            if caller is not None:
+                told.key = caller.name
+                check_rate(parts.rates, caller.sha256)
+                check_role(caller, endpoint.role or "admin")
+            if endpoint.body:
+                _check_type(request.headers.get("content-type", ""))
+                value = parse(await read_body(request.scope, request.receive, parts.settings.body_limit))
+            return await endpoint.run(Call(parts, request, caller, value))
+        except ClientDisconnect:
+            raise
+        except Exception as problem:
+            return refusal(problem, parts.log, endpoint.path, frank=endpoint.frank).response()
+
+    run.__name__ = endpoint.name
+    return run
+
+
+def _caller(endpoint: Endpoint, parts: Parts, request: Request) -> Caller | None:
+    if endpoint.role is None:
+        if not endpoint.free:
+            check_rate(parts.strangers, _address(request))
+        return None
+    try:
+        return parts.keys.caller(request.headers.get("authorization"))
+    except Problem:
+        check_rate(parts.strangers, _address(request))
+        raise
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _check_type(content_type: str) -> None:
+    if content_type == "application/json":
+        return
+    kind, _, rest = content_type.partition(";")
+    charset = rest.replace(" ", "").replace('"', "").lower()
+    if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
+        raise Problem(415, "unsupported_media", "Send the body as JSON, with 'Content-Type: application/json'.")
+
+
+def refusal(problem: Exception, log: Log, route: str, *, frank: bool = False) -> Problem:
+    """What to answer to an exception; what is not a refusal of ours goes to the log, without its text."""
+    if isinstance(problem, Problem):
+        return problem
+    if isinstance(problem, Unavailable):
+        return wait(503, "busy", "The service is busy: try again. The same ids can be sent again.", 2)
+    text = str(problem)[:1_000] if frank else discreet(str(problem))
+    if isinstance(problem, NotFound):
+        return Problem(404, "not_found", text)
+    if isinstance(problem, Conflict):
+        return Problem(409, "conflict", text)
+    if isinstance(problem, InvalidInput):
+        return Problem(422, "invalid", text)
+    log.failure("failure", problem, route=route)
+    return Problem(500, "internal", "Something went wrong here; it is in the log.")
+
+
+def discreet(text: str) -> str:
+    """A refusal without what it says it got.
+
+    >>> discreet("cost must be a finite number of at least 0, got -3.25. Give another.")
+    'cost must be a finite number of at least 0.'
+    >>> discreet("There is no segment called 'x'. Known: new, old.")
+    'There is no such segment. Known: new, old.'
+    """
+    text = re.sub(r"^There is no ([a-z ]+?) called .*?\.(?= Known: |$)", r"There is no such \1.", text, flags=re.DOTALL)
+    head, got, _ = text.partition(", got ")
+    return f"{head}."[:1_000] if got else text[:1_000]

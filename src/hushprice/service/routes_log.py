@@ -1,0 +1,103 @@
+"""A product's log as CSV, a piece at a time.
+
+Plain: the columns of ``hushprice simulate --log``, a line for each offer whose outcome is known, in the order in which
+outcomes came (offers given up count as no sale if the product says so). Private: what devices sent and nothing else,
+as there is nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any
+
+from hushprice.service.commands import View
+from hushprice.service.definition import Definition
+from hushprice.service.events import Event
+
+PIECE = 1_000  # events
+RESERVED = ("price", "outcome", "propensity", "discrete", "segment", "cost")
+Fetch = Callable[[int, int], list[Event]]
+"""Some events after the first number, up to the second."""
+
+
+async def csv_lines(fetch: Fetch, view: View) -> AsyncIterator[bytes]:
+    """The log up to now; the database is read by another thread."""
+    fold = private_lines if view.private else PlainLines(view.definition)
+    yield _text([PRIVATE_COLUMNS if view.private else columns(view.definition)])
+    seq = 0
+    while seq < view.seq:
+        events = await asyncio.to_thread(fetch, seq, view.seq)
+        if not events:
+            return
+        seq = events[-1].seq
+        text = _text(fold(events))
+        if text:
+            yield text
+
+
+def _text(rows: Iterable[list[Any]]) -> bytes:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue().encode()
+
+
+PRIVATE_COLUMNS = ["seq", "version", "report"]
+
+
+def private_lines(events: Iterable[Event]) -> Iterator[list[Any]]:
+    """What devices sent."""
+    for event in events:
+        if event.kind == "report":
+            report = event.body["report"]
+            yield [event.seq, event.body["version"], "" if report is None else json.dumps(report)]
+
+
+def columns(definition: Definition) -> list[str]:
+    """The names of a plain product's columns."""
+    own = [feature.name for feature in definition.features] or [f"z{j}" for j in range(definition.dim)]
+    names = [f"{name} feature" if name in RESERVED else name for name in own]
+    rules = definition.policy.rules
+    more = ["segment"] if rules is not None and rules.segments else []
+    return [*names, "price", "outcome", "propensity", "discrete", *more, "cost"]
+
+
+class PlainLines:
+    """Offers joined with their outcomes, as the learner does it: what is open is all that is kept."""
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self.open: OrderedDict[str, Event] = OrderedDict()
+        self.segments = "segment" in columns(definition)[definition.dim :]
+
+    def __call__(self, events: Iterable[Event]) -> Iterator[list[Any]]:
+        """The lines that these events complete."""
+        for event in events:
+            if event.kind == "offer":
+                self.open[event.key[2:]] = event
+            elif event.kind == "outcome":
+                offer = self.open.pop(event.key[2:], None)
+                if offer is not None:  # otherwise it came too late and was not learned from
+                    yield self._line(offer, event.body["y"])
+            elif event.kind == "expire":
+                yield from self._expire(event.body["now"])
+            elif event.kind == "rollback":
+                self.open.clear()
+
+    def _expire(self, now: float) -> Iterator[list[Any]]:
+        while self.open and next(iter(self.open.values())).at + self.definition.wait <= now:
+            _, offer = self.open.popitem(last=False)
+            if self.definition.then == "no-sale":
+                yield self._line(offer, 0.0)
+
+    def _line(self, offer: Event, y: float) -> list[Any]:
+        body = offer.body
+        propensity = "NaN" if body["propensity"] is None else body["propensity"]
+        line = [*body["z"], body["price"], y, propensity, "true" if body["discrete"] else "false"]
+        if self.segments:
+            line.append(body.get("segment"))
+        return [*line, body.get("cost", self.definition.policy.cost)]

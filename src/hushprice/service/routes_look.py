@@ -1,0 +1,218 @@
+"""What sellers look at: products, summary, curve, log, history."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from starlette.responses import Response, StreamingResponse
+
+from hushprice.policies import PrivatePolicy
+from hushprice.service.answers import (
+    HistoryAnswer,
+    OpenAnswer,
+    Problem,
+    ProductAnswer,
+    ProductsAnswer,
+    StateAnswer,
+    answer,
+    encoded,
+    ready,
+)
+from hushprice.service.commands import View
+from hushprice.service.events import Event
+from hushprice.service.learner import Learner
+from hushprice.service.refusals import NotFound
+from hushprice.service.routes import Call, Endpoint
+from hushprice.service.routes_log import PIECE, csv_lines
+from hushprice.service.routes_pages import matches
+from hushprice.service.store import Product
+
+MOST_FEATURES = 10_000
+
+
+async def products(call: Call) -> Response:
+    """All products."""
+    return answer(
+        {
+            "products": [
+                {
+                    "name": view.name,
+                    "kind": _kind(view),
+                    "version": view.version,
+                    "mode": view.mode,
+                    "currency": view.definition.currency,
+                }
+                for view in await call.parts.looks.products()
+            ]
+        }
+    )
+
+
+def _kind(view: View) -> str:
+    return "private" if view.private else "plain"
+
+
+def guarantee(view: View) -> str:
+    """What customers are promised, in words."""
+    policy = view.definition.policy
+    if isinstance(policy, PrivatePolicy):
+        return f"{policy.guarantee}. Contexts, prices and sales never reach this server."
+    return "None: contexts, prices and outcomes are kept in the log as they are."
+
+
+async def product(call: Call) -> Response:
+    """One product: how it was defined and how it stands."""
+    view = await call.parts.looks.view(call.product)
+    return answer(
+        {
+            "name": view.name,
+            "kind": _kind(view),
+            "definition": view.definition.config(),
+            "mode": view.mode,
+            "guardrails": view.guardrails.config(),
+            "version": view.version,
+            "seq": view.seq,
+            "phase": view.phase,
+            "counts": dict(view.counts),
+            "open_offers": view.waiting,
+            "guarantee": guarantee(view),
+        }
+    )
+
+
+def _part(module: str, name: str) -> Callable[..., dict[str, Any]]:
+    """A function of a module that is loaded when first asked for."""
+    try:
+        found: Callable[..., dict[str, Any]] = getattr(import_module(f"hushprice.service.{module}"), name)
+    except ModuleNotFoundError:
+        raise Problem(501, "not_installed", "This part of the service is not installed.") from None
+    return found
+
+
+async def summary(call: Call) -> Response:
+    """All that the dashboard shows of a product."""
+    view = await call.parts.looks.view(call.product)
+    told = await call.parts.waiter.result(call.parts.service.run(view.name, _part("summary", "summary")))
+    body = encoded(told)
+    headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:24]}"', "Cache-Control": "private, no-cache"}
+    if matches(call.request.headers.get("if-none-match"), headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    return ready(body, 200, headers)
+
+
+async def curve(call: Call) -> Response:
+    """The demand and revenue curve of a hypothetical customer, with bands."""
+    context = _numbers(call.request.query_params.getlist("context"))
+    view = await call.parts.looks.view(call.product)
+    draw = _part("curve", "curve")
+
+    def drawn(learner: Learner) -> dict[str, Any]:
+        return draw(learner, context)
+
+    return answer(await call.parts.waiter.result(call.parts.service.run(view.name, drawn)))
+
+
+def _numbers(given: list[str]) -> list[float]:
+    """``1,0.3,2`` as numbers."""
+    problem = Problem(422, "invalid", "Give the customer once, as ?context=1,0.3,... with one number a feature.")
+    if len(given) != 1 or len(given[0]) > 50 * MOST_FEATURES or "_" in given[0]:
+        raise problem
+    try:
+        numbers = [float(part) for part in given[0].split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise problem
+    return numbers
+
+
+async def log(call: Call) -> Response:
+    """The log as CSV.
+
+    Plain products: a line for each offer with its outcome, readable by `hushprice fit`. Private products: what devices
+    sent, which is all there is.
+    """
+    view = await call.parts.looks.view(call.product)
+    store = call.parts.service.store
+    on_record = await asyncio.to_thread(_on_record, call, view.name)
+
+    def fetch(after: int, upto: int) -> list[Event]:
+        return list(store.events(on_record.id, after, upto, limit=PIECE))
+
+    return StreamingResponse(
+        csv_lines(fetch, view),
+        media_type="text/csv",
+        headers={
+            "Cache-Control": "no-store",
+            "Content-Disposition": f'attachment; filename="{view.name}.csv"',
+        },
+    )
+
+
+def _on_record(call: Call, name: str) -> Product:
+    found = call.parts.service.store.product(name)
+    if found is None:
+        raise NotFound("There is no such product.")
+    return found
+
+
+async def history(call: Call) -> Response:
+    """What was changed by hand, and versions one can roll back to.
+
+    Any version up to the current one will do; these are some along the way, with when they were and how many customers
+    had been served.
+    """
+    view = await call.parts.looks.view(call.product)
+
+    def told() -> list[Event]:
+        return call.parts.service.store.changes(_on_record(call, view.name).id, view.seq)
+
+    def points(learner: Learner) -> list[dict[str, Any]]:
+        return [{"version": p.seq, "at": p.at, "customers": p.customers} for p in learner.tally.points]
+
+    changes = await asyncio.to_thread(told)
+    versions = await call.parts.waiter.result(call.parts.service.run(view.name, points))
+    events = [{"seq": e.seq, "at": e.at, "kind": e.kind, **e.body} for e in changes]
+    return answer({"events": events, "versions": [{"version": 0, "at": None, "customers": 0}, *versions]})
+
+
+async def state(call: Call) -> Response:
+    """How far the log is folded, and the SHA-256 of what was learned."""
+    view = await call.parts.looks.view(call.product)
+
+    def told(learner: Learner) -> dict[str, Any]:
+        return {"seq": learner.seq, "version": learner.version, "digest": learner.digest()}
+
+    return answer(await call.parts.waiter.result(call.parts.service.run(view.name, told)))
+
+
+_PRODUCT = "/v1/products/{name}"
+_CONTEXT = {
+    "name": "context",
+    "in": "query",
+    "required": True,
+    "description": "The features of a hypothetical customer, in order, with commas.",
+    "schema": {"type": "string", "examples": ["1,0.3,0.7"]},
+}
+ENDPOINTS = (
+    Endpoint(method="GET", path="/v1/products", run=products, role="device", answer=ProductsAnswer, tag="products"),
+    Endpoint(method="GET", path=_PRODUCT, run=product, role="seller", answer=ProductAnswer, tag="products"),
+    Endpoint(
+        method="GET", path=f"{_PRODUCT}/summary", run=summary, role="seller", answer=OpenAnswer, refusals=(304, 501),
+        tag="products",
+    ),
+    Endpoint(
+        method="GET", path=f"{_PRODUCT}/curve", run=curve, role="seller", answer=OpenAnswer, refusals=(409, 422, 501),
+        query=(_CONTEXT,), tag="products",
+    ),
+    Endpoint(method="GET", path=f"{_PRODUCT}/log", run=log, role="seller", kind="text/csv", tag="products"),
+    Endpoint(
+        method="GET", path=f"{_PRODUCT}/history", run=history, role="seller", answer=HistoryAnswer, tag="products"
+    ),
+    Endpoint(method="GET", path=f"{_PRODUCT}/state", run=state, role="admin", answer=StateAnswer, tag="products"),
+)  # fmt: skip

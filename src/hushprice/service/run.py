@@ -1,0 +1,232 @@
+"""The service as processes: one, or several behind the same port.
+
+One worker is this process. Several are started by uvicorn, which starts another when one dies; what they are told is in
+their environment (``Settings.environment``). SIGTERM and SIGINT end it in order: no new connections, requests under way
+are answered, what was accepted is written, the state is kept as a snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.supervisors import Multiprocess
+
+from hushprice.errors import InvalidInput
+from hushprice.service.app import create_app
+from hushprice.service.definition import Definition, read_products
+from hushprice.service.logs import Log, forward
+from hushprice.service.metrics import MULTIPROCESS
+from hushprice.service.settings import Settings, StartKey, new_secret, told_database
+from hushprice.service.store import Store
+from hushprice.service.writer import Service
+
+Say = Callable[[str], None]
+GRACE = 20  # seconds that requests under way are given
+DEMO: dict[str, Any] = {
+    "policy": "etc-ldp-doubling",
+    "family": "logistic",
+    "dim": 3,
+    "prices": [1.0, 5.0],
+    "epsilon": 2.0,
+    "noise": "privunit",
+    "z_max": 2.0,
+    "baseline": 3.0,
+    "currency": "EUR",
+    "features": [
+        {"name": "constant", "value": 1.0},
+        {"name": "loyalty", "low": 0.0, "high": 1.0},
+        {"name": "hurry", "low": 0.0, "high": 1.0},
+    ],
+}
+
+
+def serve(settings: Settings, *, say: Say = print, as_json: bool = False) -> None:
+    """Run the service until it is told to stop; say what to open."""
+    with closing(Store.open(settings.database)) as store:
+        check_workers(settings, store)
+        said = prepare(settings, store)
+        settings, key = _session(settings, store)
+    with closing(_bind(settings)) as listener:
+        settings = replace(settings, port=listener.getsockname()[1])
+        start = _started(settings, key, said)
+        tell = (lambda: say(json.dumps(start))) if as_json else (lambda: _tell(start, settings, say))
+        _one(settings, listener, tell) if settings.workers == 1 else _many(settings, listener, tell)
+    if not as_json:
+        say("Stopped. Everything that was acknowledged is in the database.")
+
+
+def check_workers(settings: Settings, store: Store) -> None:
+    """Refuse several workers on a database that cannot take them."""
+    if settings.workers > 1 and not store.shared:
+        raise InvalidInput(
+            "Several workers need a database that can take them: PostgreSQL, as in --database "
+            "postgresql://user:password@host/name. With SQLite use --workers 1, which is the default."
+        )
+
+
+def prepare(settings: Settings, store: Store) -> list[str]:
+    """Put the products of the file into the database, or a demo product if there is none at all; what was done."""
+    said = []
+    if settings.products is not None:
+        for definition in read_products(settings.products):
+            if store.add_product(definition):
+                said.append(f"New product {definition.name}.")
+    elif not store.products():
+        store.add_product(Definition.of("coffee", DEMO))
+        said.append("No products yet, so here is one to play with: coffee (private). Define yours with --products.")
+    return said
+
+
+def _session(settings: Settings, store: Store) -> tuple[Settings, str | None]:
+    """A key for this session if nobody has an admin key, and the demo shop's if it is open."""
+    if settings.shop and settings.shop_key is None:
+        settings = settings.with_shop()
+    table = store.keys()
+    stored = any(key.role == "admin" and key.revoked is None for key in table)
+    if stored or any(key.role == "admin" for key in settings.keys):
+        return settings, None
+    secret = new_secret("admin")
+    return replace(settings, keys=(*settings.keys, StartKey.of("session", "admin", secret))), secret
+
+
+def _bind(settings: Settings) -> socket.socket:
+    """The socket to listen on."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as problem:
+        listener.close()
+        if problem.errno in (98, 48, 10048):  # EADDRINUSE on Linux, macOS, Windows
+            raise InvalidInput(
+                f"Port {settings.port} of {settings.host} is taken: choose another with --port, or --port 0 for any."
+            ) from None
+        raise InvalidInput(
+            f"Cannot listen on {settings.host}, port {settings.port}: {problem.strerror}. See --host and --port."
+        ) from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def _started(settings: Settings, key: str | None, said: list[str]) -> dict[str, Any]:
+    host = "127.0.0.1" if settings.host == "0.0.0.0" else "[::1]" if settings.host == "::" else settings.host
+    url = f"http://[{host}]:{settings.port}" if ":" in host and "[" not in host else f"http://{host}:{settings.port}"
+    return {
+        "url": url,
+        "port": settings.port,
+        "pid": os.getpid(),
+        "database": told_database(settings.database),
+        "workers": settings.workers,
+        "key": key,
+        "shop": f"{url}/shop" if settings.shop else None,
+        "said": said,
+    }
+
+
+def _tell(start: dict[str, Any], settings: Settings, say: Say) -> None:
+    for line in start["said"]:
+        say(line)
+    workers = "" if settings.workers == 1 else f", {settings.workers} workers"
+    say(f"hushprice serves {start['database']}{workers}.")
+    if start["key"] is None:
+        say(f"Open      {start['url']}/ and give one of your keys.")
+    else:
+        say(f"Open      {start['url']}/#key={start['key']}")
+        say("          (an admin key for this session; 'hushprice keys add' makes lasting ones)")
+    if start["shop"]:
+        say(f"Shop      {start['shop']}")
+    say(f"API       {start['url']}/openapi.json")
+    if not settings.local:
+        say("Careful   this is reachable from other machines without encryption: put an HTTPS proxy in front.")
+    say("Stop      Ctrl+C")
+
+
+def _config(settings: Settings, app: FastAPI | str) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        factory=isinstance(app, str),
+        workers=settings.workers,
+        loop="uvloop" if find_spec("uvloop") else "asyncio",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE,
+        timeout_keep_alive=65,  # longer than proxies keep theirs, so that these close first
+    )
+
+
+class _Server(uvicorn.Server):
+    """Tells when it listens."""
+
+    def __init__(self, config: uvicorn.Config, tell: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.tell = tell
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then tell."""
+        await super().startup(sockets)
+        if self.started:
+            self.tell()
+
+
+def build(settings: Settings) -> FastAPI:
+    """The application over the database of the settings."""
+    service = Service(Store.open(settings.database), snapshot_every=settings.snapshot_every)
+    return create_app(service, settings)
+
+
+def worker() -> FastAPI:
+    """What each worker process runs. Also for uvicorn itself: ``uvicorn --factory hushprice.service.run:worker``."""
+    settings = Settings.from_environment()
+    forward(Log(settings.log_format))
+    return build(settings)
+
+
+def _one(settings: Settings, listener: socket.socket, tell: Callable[[], None]) -> None:
+    forward(Log(settings.log_format))
+    with _signals_taken():
+        _Server(_config(settings, build(settings)), tell).run([listener])
+
+
+def _many(settings: Settings, listener: socket.socket, tell: Callable[[], None]) -> None:
+    folder = tempfile.mkdtemp(prefix="hushprice-metrics-")
+    before = dict(os.environ)
+    os.environ.update({**settings.environment(), MULTIPROCESS: folder})
+    forward(Log(settings.log_format))
+    try:
+        listener.listen(2_048)  # who calls before the workers are up waits in the queue
+        tell()
+        with _signals_taken():
+            Multiprocess(_config(settings, "hushprice.service.run:worker"), [listener]).run()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _signals_taken() -> Iterator[None]:
+    """uvicorn raises the signals that ended it once more when it is done; they have had their effect by then."""
+    taken = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda *_: None) for number in taken}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,152 @@
+"""What the page tells of a product: counts, and how they grew. Part of what is folded from the log.
+
+Nothing here is used for a price. Of a private product's customers there are only counts; of a plain product's the last
+few that were closed are kept whole, to weigh what they brought against the baseline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushprice.errors import Array
+from hushprice.service.definition import Definition
+from hushprice.service.state import copied
+
+POINTS = 300  # of the history, at most
+MINUTES = 60
+RECENT, RECENT_NUMBERS = 1_000, 200_000  # closed offers kept, and the numbers that their contexts may take
+CHANGES_KEPT = 50  # modes, guardrails and rollbacks, the last
+LARGEST_SHOWN = 64  # coefficients; longer estimates are left out of the history
+
+COUNTS = ("customers", "experiments", "learned", "reports", "silent", "unasked", "stale", "outcomes", "late", "expired")
+SUMS = ("price_sum", "quantity", "revenue", "profit")
+
+
+class Closed(NamedTuple):
+    """An offer with its outcome, of a plain product."""
+
+    z: Array
+    price: float
+    y: float
+    cost: float
+
+
+class Point(NamedTuple):
+    """The counts and sums so far, after some customer."""
+
+    at: float
+    seq: int
+    phase: int  # published for this customer
+    counts: tuple[int, ...]  # in the order of COUNTS
+    sums: tuple[float, ...]  # in the order of SUMS
+    theta: tuple[float, ...]  # policy's estimate then; empty if it is long
+
+    @property
+    def customers(self) -> int:
+        return self.counts[0]
+
+
+class Tally:
+    """Counts, sums, a history thinned to at most 300 points, customers a minute, and the last closed offers.
+
+    customers: served; experiments: of them at prices that were bent to learn (private: while experiments were asked
+    for); learned: outcomes learned from; reports, silent: with and without a report; unasked, stale: reports that were
+    not learned from; outcomes: that came in time; late: too late; expired: offers given up; price_sum: of the prices
+    of ``customers``; quantity, revenue, profit: of outcomes.
+    """
+
+    def __init__(self, definition: Definition) -> None:
+        self.customers = self.experiments = self.learned = 0
+        self.reports = self.silent = self.unasked = self.stale = 0
+        self.outcomes = self.late = self.expired = 0
+        self.price_sum = self.quantity = self.revenue = self.profit = 0.0
+        self.minutes: dict[int, int] = {}  # customers by minute since 1970, the last hour
+        self.points: list[Point] = []
+        self.history: list[dict[str, Any]] = []  # what admins changed last: seq, at, kind, body
+        self.stride = 1  # customers from one point of the history to the next
+        self._dim = definition.dim
+        self.recent: deque[Closed] = deque(maxlen=max(1, min(RECENT, RECENT_NUMBERS // definition.dim)))
+
+    @property
+    def room(self) -> int:
+        """Customers until the next point of the history."""
+        return self.stride - self.customers % self.stride
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The counts by name."""
+        return {name: getattr(self, name) for name in COUNTS}
+
+    def serve(self, at: float, n: int = 1) -> None:
+        """n customers were served in this minute (a run of events may span two: see the caller)."""
+        self.customers += n
+        minute = int(at // 60.0)
+        self.minutes[minute] = self.minutes.get(minute, 0) + n
+        if len(self.minutes) > MINUTES:
+            newest = max(self.minutes)
+            self.minutes = {m: count for m, count in self.minutes.items() if m > newest - MINUTES}
+
+    def change(self, seq: int, at: float, kind: str, body: Mapping[str, Any]) -> None:
+        """An admin changed something."""
+        self.history = [*self.history[1 - CHANGES_KEPT :], {"seq": seq, "at": at, "kind": kind, "body": dict(body)}]
+
+    def sell(self, closed: Closed) -> None:
+        """An offer has its outcome."""
+        self.quantity += closed.y
+        self.revenue += closed.price * closed.y
+        self.profit += (closed.price - closed.cost) * closed.y
+        self.recent.append(closed)
+
+    def note(self, at: float, seq: int, phase: int, theta: Array) -> None:
+        """Put a point into the history if one is due."""
+        if self.customers == 0 or self.customers % self.stride:
+            return
+        shown = tuple(theta.tolist()) if theta.size <= LARGEST_SHOWN else ()
+        counts = tuple(getattr(self, name) for name in COUNTS)
+        sums = tuple(getattr(self, name) for name in SUMS)
+        self.points.append(Point(at, seq, phase, counts, sums, shown))
+        if len(self.points) >= POINTS:
+            self.stride *= 2
+            self.points = [point for point in self.points if point.customers % self.stride == 0]
+
+    def state(self) -> dict[str, Any]:
+        """Everything, as plain data."""
+        points, recent = self.points, self.recent
+        width = len(points[0].theta) if points else 0
+        return {
+            **{name: getattr(self, name) for name in (*COUNTS, *SUMS)},
+            "stride": self.stride,
+            "history": copied(self.history),
+            "minutes": np.array(sorted(self.minutes.items()), dtype=np.int64).reshape(-1, 2),
+            "points": {
+                "at": np.array([p.at for p in points], dtype=np.float64),
+                "seq": np.array([p.seq for p in points], dtype=np.int64),
+                "phase": np.array([p.phase for p in points], dtype=np.int64),
+                "counts": np.array([p.counts for p in points], dtype=np.int64).reshape(-1, len(COUNTS)),
+                "sums": np.array([p.sums for p in points], dtype=np.float64).reshape(-1, len(SUMS)),
+                "theta": np.array([p.theta for p in points], dtype=np.float64).reshape(len(points), width),
+            },
+            "recent": {
+                "z": np.array([c.z for c in recent], dtype=np.float64).reshape(len(recent), self._dim),
+                "sale": np.array([c[1:] for c in recent], dtype=np.float64).reshape(-1, 3),
+            },
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a state given by :meth:`state`."""
+        for name in (*COUNTS, *SUMS, "stride"):
+            setattr(self, name, state[name])
+        self.history = copied(state["history"])
+        self.minutes = {int(minute): int(n) for minute, n in state["minutes"]}
+        points, recent = state["points"], state["recent"]
+        columns = (points[key].tolist() for key in ("at", "seq", "phase", "counts", "sums", "theta"))
+        self.points = [
+            Point(at, seq, phase, tuple(counts), tuple(sums), tuple(theta))
+            for at, seq, phase, counts, sums, theta in zip(*columns, strict=True)
+        ]
+        self.recent.clear()
+        self.recent.extend(Closed(z, *sale) for z, sale in zip(recent["z"], recent["sale"].tolist(), strict=True))

@@ -1,0 +1,408 @@
+"""The writer: one thread through which everything is written, many commands in one transaction.
+
+All commands that wait are taken at once. In one transaction: the products they are about are locked, events that other
+processes committed are applied, the commands' keys are looked up, each command is decided on, and the new events are
+written and committed; only then is anybody answered. If anything fails on the way, the learners that had gone ahead of
+the log are thrown away and folded anew from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import traceback
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hushprice.errors import HushpriceError
+from hushprice.service import rebuild
+from hushprice.service.book import Book
+from hushprice.service.commands import Accepted, OfferAnswer, OfferRequest, OutcomeItem, ReportItem, View
+from hushprice.service.decisions import Change, Command, Expire, Look, Offer, Outcomes, Reports
+from hushprice.service.definition import Definition
+from hushprice.service.events import Mode
+from hushprice.service.guardrails import Guardrails
+from hushprice.service.inbox import Inbox
+from hushprice.service.learner import Learner
+from hushprice.service.refusals import DamagedLog, NotFound, Rejected, Unavailable
+from hushprice.service.store import Product, Store
+
+T = TypeVar("T")
+ROOM = 50_000  # items that may wait
+ROUND = 5_000  # items in one transaction
+FRESH = 0.1  # seconds for which a look at the log is taken to be current
+LARGEST_SNAPSHOT = 256 * 2**20
+log = logging.getLogger("hushprice.service.writer")
+
+
+class Service:
+    """Products that are sold, over a :class:`~hushprice.service.store.Store`. Any thread may call any method.
+
+    What is asked comes back as a future. ``clock`` gives seconds since 1970 and ``rng`` the draws of price experiments;
+    both are the system's unless given.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        snapshot_every: int = 10_000,
+        clock: Callable[[], float] = time.time,
+        rng: np.random.Generator | None = None,
+        room: int = ROOM,
+        tick: float = 1.0,
+    ) -> None:
+        self.store, self.snapshot_every, self.clock = store, snapshot_every, clock
+        self.rng = np.random.default_rng() if rng is None else rng
+        self.tick = tick  # seconds between two looks for offers that waited too long
+        self._inbox: Inbox[Command[Any]] = Inbox(room)
+        self._products: dict[str, Product] = {}
+        self._learners: dict[str, Learner] = {}  # the writer's own
+        self._views: dict[str, View] = {}
+        self._seen: dict[str, float] = {}  # when the log was last looked at
+        self._kept: dict[str, tuple[int, int]] = {}  # event of the last snapshot, and events until the next
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._alive = False
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Fold all logs, and begin to take commands. Calling it again changes nothing."""
+        with self._starting:
+            if self._thread is not None:
+                return
+            for product in self.store.products():
+                self._load(product)
+            self._thread = threading.Thread(target=self._work, name="hushprice-writer", daemon=True)
+            self._alive = True
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Do what is waiting, keep snapshots, close the database. Calling it again changes nothing."""
+        with self._starting:
+            self._inbox.close()
+            if self._thread is not None:
+                self._thread.join()
+            self.store.close()
+
+    def __enter__(self) -> Service:
+        self.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.stop()
+
+    def check(self) -> None:
+        """Unavailable unless commands can be carried out."""
+        if self._thread is None or not self._thread.is_alive():
+            raise Unavailable("The service is not running.")
+        self.store.ping()
+
+    def queued(self) -> int:
+        """Commands that wait."""
+        return len(self._inbox)
+
+    # -- what can be told at once ---------------------------------------------------------------------------------
+
+    def view(self, name: str) -> View:
+        """A product as last seen by this process."""
+        view = self._views.get(name)
+        if view is None:
+            raise NotFound("There is no such product.")
+        return view
+
+    def products(self) -> list[View]:
+        """All products as last seen by this process."""
+        return sorted(self._views.values(), key=lambda view: view.name)
+
+    # -- commands -------------------------------------------------------------------------------------------------
+
+    def reports(self, name: str, items: list[ReportItem]) -> Future[Accepted]:
+        """Take in reports of private customers: all or, if one is refused, none."""
+        return self._ask(Reports(name, items))
+
+    def offer(self, name: str, request: OfferRequest) -> Future[OfferAnswer]:
+        """Quote a price to a customer of a plain product."""
+        return self._ask(Offer(name, request, self.rng))
+
+    def outcomes(self, name: str, items: list[OutcomeItem]) -> Future[Accepted]:
+        """Take in what customers bought: all or, if one is refused, none."""
+        return self._ask(Outcomes(name, items))
+
+    def set_mode(self, name: str, mode: Mode, *, by: str) -> Future[int]:
+        """Live, shadow or frozen: the new version."""
+        return self._ask(Change(name, "mode", {"mode": mode}, by))
+
+    def set_guardrails(self, name: str, guardrails: Guardrails | Mapping[str, Any], *, by: str) -> Future[int]:
+        """Other limits on prices, in place of those before: the new version."""
+        plain = guardrails.config() if isinstance(guardrails, Guardrails) else guardrails
+        return self._ask(Change(name, "guardrails", plain, by))
+
+    def roll_back(self, name: str, version: int, *, by: str) -> Future[int]:
+        """Know again what was known after event ``version``: the new version."""
+        return self._ask(Change(name, "rollback", {"version": version}, by))
+
+    def create(self, definition: Definition) -> Future[bool]:
+        """A new product: whether it is new. One that is there and was defined otherwise is refused."""
+        return self._ask(Create(definition))
+
+    def refresh(self, name: str | None = None) -> Future[None]:
+        """Look at what others wrote, unless that was done a moment ago; without a name, at which products there are."""
+        if name is not None and time.monotonic() - self._seen.get(name, -FRESH) < FRESH:
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
+        return self._ask(Look(name, lambda learner: None) if name is not None else Products())
+
+    def run(self, name: str, fn: Callable[[Learner], T]) -> Future[T]:
+        """What ``fn`` makes of the learner as it stands. It must be quick, as the writer waits, and change nothing."""
+        return self._ask(Look(name, fn))
+
+    def _ask(self, command: Command[T]) -> Future[T]:
+        try:
+            if not self._alive:
+                raise Unavailable("The service is not running. Nothing was acknowledged: try again.")
+            self._inbox.put(command)
+        except HushpriceError as problem:
+            command.future.set_exception(problem)
+        return command.future
+
+    # -- the writer's thread --------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        ticked = time.monotonic()
+        while not self._inbox.over:
+            commands: list[Command[Any]] = []
+            try:
+                commands = self._inbox.take(most=ROUND, timeout=self.tick)
+                self._round([c for c in commands if c.future.set_running_or_notify_cancel()])
+                if time.monotonic() - ticked >= self.tick:
+                    ticked = time.monotonic()
+                    self._expire()
+            except BaseException as problem:  # the thread goes on whatever happens; those who wait are told
+                self._trouble(problem)
+                self._learners.clear()
+                for command in commands:
+                    if not command.future.done():
+                        command.future.set_exception(Unavailable("Something went wrong. Nothing was acknowledged."))
+        self._alive = False
+        for name, learner in list(self._learners.items()):
+            self._snapshot(name, learner, last=True)
+
+    def _round(self, commands: list[Command[Any]]) -> None:
+        """Carry out commands, together if possible."""
+        ready = []
+        for command in commands:
+            try:
+                if isinstance(command, Apart):
+                    _answer(command, command.run(self))
+                    continue
+                command.prepare(self._product(command.name).definition)
+                ready.append(command)
+            except Exception as problem:
+                self._refuse(command, problem)
+        if not ready:
+            return
+        try:
+            self._transact(ready)
+        except (Rejected, DamagedLog) as problem:
+            self._one_by_one(ready, problem)
+        except Unavailable as problem:  # the database is away: it would be so for each of them
+            for command in ready:
+                self._refuse(command, problem)
+        except Exception as problem:
+            self._one_by_one(ready, problem)
+
+    def _one_by_one(self, commands: list[Command[Any]], problem: Exception) -> None:
+        """One of the commands makes trouble: the others shall not suffer for it."""
+        if len(commands) == 1:
+            self._refuse(commands[0], problem)
+            return
+        for command in commands:
+            try:
+                self._transact([command])
+            except Exception as own:
+                self._refuse(command, own)
+
+    def _transact(self, commands: list[Command[Any]]) -> None:
+        names = dict.fromkeys(command.name for command in commands)
+        wanted = {name: self._products[name] for name in names}
+        writes = {command.name for command in commands if command.writes}
+        books: dict[str, Book] = {}
+        answers: list[tuple[Command[Any], Any]] = []
+        opening = ""  # the product whose learner is being brought up to date
+        try:
+            ids = [wanted[name].id for name in writes]
+            with self.store.write(ids) if writes else self.store.read() as connection:
+                now = self.clock()
+                for name, product in wanted.items():
+                    opening = name
+                    if name not in self._learners:
+                        self._learners[name] = rebuild.fold(self.store, product, connection)
+                    book = books[name] = Book(self.store, product, self._learners[name], connection, now)
+                    opening = ""
+                    if name in writes and not product.definition.private:
+                        book.expire()
+                    mine = (command for command in commands if command.name == name)
+                    book.look_up(key for command in mine for key in command.wanted())
+                for command in commands:
+                    answers.append((command, _decided(command, books[command.name])))
+                for book in books.values():
+                    book.apply()
+                    book.write()
+        except BaseException:
+            ahead = {name for name, book in books.items() if book.touched} | {opening}
+            for name in ahead & set(self._learners):  # they are not what the log says any more
+                del self._learners[name]
+            raise
+        self._committed(books, answers)
+
+    def _committed(self, books: dict[str, Book], answers: list[tuple[Command[Any], Any]]) -> None:
+        for name, book in books.items():
+            self._publish(name, book.learner)
+        for command, answer in answers:
+            if isinstance(answer, Exception):
+                self._refuse(command, answer)
+            else:
+                _answer(command, answer)
+        for name, book in books.items():
+            self._snapshot(name, book.learner)
+
+    def _expire(self) -> None:
+        """Close the offers of products that nobody asks about."""
+        now = self.clock()
+        due = [Expire(name) for name, learner in self._learners.items() if learner.due(now)]
+        if due:
+            for command in due:
+                command.future.set_running_or_notify_cancel()
+            self._round(list(due))
+
+    def _product(self, name: str) -> Product:
+        if name not in self._products:
+            product = self.store.product(name)
+            if product is None:
+                raise NotFound("There is no such product.")
+            self._load(product)
+        return self._products[name]
+
+    def _load(self, product: Product) -> None:
+        with self.store.read() as connection:
+            learner = rebuild.fold(self.store, product, connection)
+            newest = self.store.snapshots(product.id, connection=connection)
+        self._products[product.name], self._learners[product.name] = product, learner
+        self._kept[product.name] = newest[0][0] if newest else 0, self.snapshot_every
+        self._publish(product.name, learner)
+
+    def _publish(self, name: str, learner: Learner) -> None:
+        """Let everybody see the learner as it stands."""
+        self._seen[name] = time.monotonic()
+        before = self._views.get(name)
+        if before is not None and before.seq == learner.seq:
+            return
+        same = before is not None and before.version == learner.version
+        document = before.document if before is not None and same else None
+        if document is None and learner.definition.private:
+            document = learner.document()
+        self._views[name] = View(
+            definition=learner.definition,
+            seq=learner.seq,
+            version=learner.version,
+            at=learner.at,
+            mode=learner.mode,
+            guardrails=learner.guardrails,
+            params=learner.params,
+            document=document,
+            counts=learner.tally.counts,
+            waiting=len(learner.open),
+        )
+
+    def _snapshot(self, name: str, learner: Learner, *, last: bool = False) -> None:
+        """Keep a snapshot if one is due; without one, a restart only takes longer."""
+        seq, pause = self._kept[name]
+        if learner.seq - seq < (1 if last else pause):
+            return
+        try:
+            product = self._products[name]
+            others = self.store.snapshots(product.id)
+            if not others or learner.seq - others[0][0] >= (1 if last else pause):
+                size = rebuild.keep(self.store, product, learner)
+                pause = max(self.snapshot_every, size // 1_000)  # a large one is not written for a few events
+            self._kept[name] = learner.seq, pause
+        except Exception as problem:
+            self._kept[name] = learner.seq, pause
+            self._trouble(problem)
+
+    def _refuse(self, command: Command[Any], problem: BaseException) -> None:
+        """Tell who asked that it was not done, and why if that is for them to know."""
+        if not isinstance(problem, HushpriceError):
+            self._trouble(problem)
+            problem = Unavailable("Something went wrong here. Nothing was acknowledged.")
+        if not command.future.done():
+            command.future.set_exception(problem)
+
+    def _trouble(self, problem: BaseException) -> None:
+        """Log what happened and where, without any value."""
+        frames = traceback.extract_tb(problem.__traceback__)
+        where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames[-6:]))
+        log.error("the writer met %s in %s", type(problem).__name__, where)
+
+
+class Apart(Command[T]):
+    """A command that is not about a product's log."""
+
+    @abstractmethod
+    def run(self, service: Service) -> Callable[[], T]:
+        """Carry it out."""
+
+    def decide(self, book: Book) -> Callable[[], T]:
+        raise AssertionError("it has no place in a transaction over logs")
+
+
+class Create(Apart[bool]):
+    """A new product."""
+
+    def __init__(self, definition: Definition) -> None:
+        super().__init__(definition.name)
+        self.definition = definition
+
+    def run(self, service: Service) -> Callable[[], bool]:
+        new = service.store.add_product(self.definition)
+        service._product(self.definition.name)
+        return lambda: new
+
+
+class Products(Apart[None]):
+    """Find products that other processes made."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def run(self, service: Service) -> Callable[[], None]:
+        for product in service.store.products():
+            service._product(product.name)
+        return lambda: None
+
+
+def _decided(command: Command[T], book: Book) -> Callable[[], T] | Exception:
+    """What a command decides on: its answer, or its refusal."""
+    try:
+        return command.decide(book)
+    except Unavailable:
+        raise
+    except HushpriceError as refusal:
+        return refusal
+    except Exception as problem:
+        if command.writes:
+            raise
+        return problem  # it only looked
+
+
+def _answer(command: Command[T], answer: Callable[[], T]) -> None:
+    if not command.future.done():
+        command.future.set_result(answer())
