@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 import hushprice as hp
-from benchmarks import bounds, offpolicy, private, streaming
+from benchmarks import bounds, crash, fuzz, offpolicy, private, service, streaming
 from benchmarks.common import Count, Rows, Workers, build, published, report
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -20,6 +20,9 @@ app.add_typer(bounds.app)
 app.add_typer(private.app)
 app.command()(streaming.streaming)
 app.command()(offpolicy.offpolicy)
+app.add_typer(service.app)
+app.command()(crash.crash)
+app.command(name="fuzz")(fuzz.command)
 HORIZON = 490_000
 DIMS = (1, 4, 9, 16, 25)
 TABLE = {"etc-doubling": "ETC-Doubling", "mle-cycle": "MLE-Cycle, modified", "semi-myopic": "Semi-Myopic, modified"}
@@ -171,6 +174,10 @@ def everything() -> None:
     memory()
     streaming.streaming(rows=50_000_000)
     offpolicy.offpolicy(logs=200, workers=-1, world="")
+    service.load(seconds=5.0, rounds=3, database="both")
+    service.workers(seconds=5.0, rounds=3)
+    crash.crash(kills=100)
+    fuzz.command(cases=10_000)
 
 
 if __name__ == "__main__":

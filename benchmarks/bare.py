@@ -47,7 +47,7 @@ class Customer(BaseModel):
 
 def bare_app(database: str) -> FastAPI:
     """The endpoints. They are plain functions, which FastAPI runs in threads, as its documentation has it."""
-    engine = create_engine(database, pool_size=20)
+    engine = create_engine(database.replace("postgresql://", "postgresql+psycopg://"), pool_size=20)
     if database.startswith("sqlite"):
 
         @event.listens_for(engine, "connect")

