@@ -325,6 +325,11 @@ class Server(ABC, Generic[ReportsT]):
     def span(self) -> int:
         """For how many customers they stay in force, whatever these customers do."""
 
+    @property
+    def left(self) -> int:
+        """For how many customers phase, level, ``learn`` and stage stay, though the estimate may move in between."""
+        return self.span
+
     @abstractmethod
     def advance(self, n: int) -> None:
         """So many customers have been quoted under the current parameters (n <= span)."""

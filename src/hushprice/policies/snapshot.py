@@ -12,7 +12,7 @@ import json
 import zipfile
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -26,6 +26,42 @@ _HEADER = "snapshot.json"
 
 def write(path: str | PathLike[str], state: dict[str, Any]) -> None:
     """Write nested dictionaries of numbers, strings, lists and arrays."""
+    target = Path(path)
+    try:
+        with replacing(target, mode=0o600) as aside, aside.open("wb") as file:
+            _write(file, state)
+    except (OSError, ValueError) as problem:
+        raise SnapshotError(f"The snapshot {target} cannot be written: {problem}") from problem
+
+
+def read(path: str | PathLike[str]) -> dict[str, Any]:
+    """What :func:`write` wrote; :class:`SnapshotError` if the file is anything else or damaged."""
+    try:
+        with open(path, "rb") as file:
+            return _read(file, str(path))
+    except FileNotFoundError:
+        raise SnapshotError(f"There is no file {path}.") from None
+    except OSError as problem:
+        raise SnapshotError(f"{path} is not a readable hushprice snapshot: {problem}") from problem
+
+
+def pack(state: dict[str, Any]) -> bytes:
+    """The bytes of the file that :func:`write` would write.
+
+    >>> unpack(pack({"n": 1, "theta": np.ones(2)}))
+    {'n': 1, 'theta': array([1., 1.])}
+    """
+    buffer = io.BytesIO()
+    _write(buffer, state)
+    return buffer.getvalue()
+
+
+def unpack(data: bytes, *, name: str = "The snapshot") -> dict[str, Any]:
+    """What :func:`pack` packed; :class:`SnapshotError` if it is anything else or damaged."""
+    return _read(io.BytesIO(data), name)
+
+
+def _write(file: IO[bytes], state: dict[str, Any]) -> None:
     arrays: dict[str, bytes] = {}
     body = _detach(state, "", arrays)
     header = {
@@ -35,24 +71,16 @@ def write(path: str | PathLike[str], state: dict[str, Any]) -> None:
         "body_sha256": _digest(body),
         "body": body,
     }
-    target = Path(path)
-    try:
-        with (
-            replacing(target, mode=0o600) as aside,
-            aside.open("wb") as file,
-            zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
-        ):
-            archive.writestr(_HEADER, json.dumps(header, indent=1))
-            for name, data in arrays.items():
-                archive.writestr(f"{name}.npy", data)
-    except (OSError, ValueError) as problem:
-        raise SnapshotError(f"The snapshot {target} cannot be written: {problem}") from problem
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_HEADER, json.dumps(header, indent=1))
+        for name, data in arrays.items():
+            archive.writestr(f"{name}.npy", data)
 
 
-def read(path: str | PathLike[str]) -> dict[str, Any]:
-    """What :func:`write` wrote; :class:`SnapshotError` if the file is anything else or damaged."""
+def _read(file: IO[bytes], path: str) -> dict[str, Any]:
+    """What :func:`_write` wrote; ``path`` is what it is called in refusals."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise SnapshotError(f"{path} is not a hushprice snapshot: those are not compressed.")
             header = json.loads(archive.read(_HEADER))
@@ -69,9 +97,7 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
             body: dict[str, Any] = dict(_attach(header["body"], arrays))
     except SnapshotError:
         raise
-    except FileNotFoundError:
-        raise SnapshotError(f"There is no file {path}.") from None
-    except Exception as problem:  # whatever is wrong with it, the file is refused
+    except Exception as problem:  # whatever is wrong with it, it is refused
         raise SnapshotError(f"{path} is not a readable hushprice snapshot: {problem}") from problem
     return body
 
@@ -80,7 +106,7 @@ def _digest(body: Any) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _array(archive: zipfile.ZipFile, path: str | PathLike[str], name: str, digest: str) -> Any:
+def _array(archive: zipfile.ZipFile, path: str, name: str, digest: str) -> Any:
     data = archive.read(f"{name}.npy")
     if hashlib.sha256(data).hexdigest() != digest:
         raise SnapshotError(f"{path} is damaged: the array {name!r} does not match its checksum.")

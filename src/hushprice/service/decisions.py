@@ -7,6 +7,7 @@ staged nothing.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -21,7 +22,7 @@ from hushprice.service import quoting
 from hushprice.service.book import Book
 from hushprice.service.commands import Accepted, OfferAnswer, OfferRequest, OutcomeItem, ReportItem
 from hushprice.service.definition import Definition
-from hushprice.service.events import MODES, decode, encode, offer_id, report_id
+from hushprice.service.events import MODES, decode, encode, encode_report, offer_id, report_id
 from hushprice.service.guardrails import Guardrails, Limits
 from hushprice.service.learner import Learner, check_report
 from hushprice.service.refusals import Conflict, NotFound
@@ -72,7 +73,7 @@ class Reports(Command[Accepted]):
                 raise InvalidInput("The version of a report must be that of the parameters it was made against.")
             report = None if item.report is None else _plain_report(item.report)
             body = {"version": item.version, "report": report}
-            self.events.append((f"r:{report_id(item.id)}", body, encode(body)))
+            self.events.append((f"r:{report_id(item.id)}", body, encode_report(item.version, report)))
         check_report(definition.policy, [body["report"] for _, body, _ in self.events if body["report"] is not None])
 
     def wanted(self) -> list[str]:
@@ -96,18 +97,18 @@ class Reports(Command[Accepted]):
 
 def _plain_report(report: Mapping[str, Any]) -> dict[str, Any]:
     """A report as it is kept; whether the product's mechanism can have made it is seen to later."""
-    if set(report) == {"grid"}:
+    if len(report) == 1 and "grid" in report:
         grid = report["grid"]
         if isinstance(grid, list) and all(type(k) is int for k in grid):
             return {"grid": grid}
-    elif set(report) == {"seed", "index"}:
+    elif len(report) == 2 and "seed" in report and "index" in report:
         seed, index = report["seed"], report["index"]
-        if isinstance(seed, str) and len(seed) == 16 and not set(seed) - _HEX and type(index) is int:
+        if isinstance(seed, str) and _SEED.fullmatch(seed) and type(index) is int:
             return {"seed": seed, "index": index}
     raise InvalidInput("A report must read {'seed': 16 hexadecimal digits, 'index': k} or {'grid': [whole numbers]}.")
 
 
-_HEX = set("0123456789abcdef")
+_SEED = re.compile("[0-9a-f]{16}")
 
 
 class Offer(Command[OfferAnswer]):

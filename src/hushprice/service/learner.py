@@ -140,7 +140,9 @@ class Learner:
     def _wanted(self, made: int) -> int | None:
         """The stage that a report against version ``made`` is learned from for; None if it is not. (Counts it.)"""
         self.tally.reports += 1
-        then = self.changes[bisect_right(self.changes, made, key=lambda change: change.version) - 1]
+        then = self.changes[-1]
+        if made < then.version:
+            then = self.changes[bisect_right(self.changes, made, key=lambda change: change.version) - 1]
         if not then.learn:
             self.tally.unasked += 1
             return None

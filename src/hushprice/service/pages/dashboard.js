@@ -1,8 +1,8 @@
 /** The dashboard: looks at one product every two seconds and shows what the service says of it. */
 
-import { Chart, Ranges } from "./charts.js";
-import { Api, Refused, difference, duration, el, fill, latest, moment, money, percent, say, short, whole } from "./common.js";
-import { bestPrice, perCustomer, shareOf } from "./numbers.js";
+import { begin, middle, show, showCurve, showPace } from "./board.js";
+import { Api, Refused, el, fill, latest, say } from "./common.js";
+import { Control } from "./control.js";
 
 const EVERY = 2_000; // milliseconds between two looks
 const KEY = "hushprice-key";
@@ -12,20 +12,17 @@ let api = null;
 let products = [];
 let product = null; // the name of the one that is shown
 let seen = null; // its summary
-let drawn = null; // the curve of the chosen customer
 let timer = null;
 let looks = 0;
 const customers = new Map(); // product -> the chosen customer's features
 
-const charts = {
-  demand: new Chart($("demand"), { title: "Demand at each price", tall: 250 }),
-  revenue: new Chart($("revenue"), { title: "Earnings at each price", tall: 250 }),
-  prices: new Chart($("prices"), { title: "Prices over time", tall: 260 }),
-  share: new Chart($("share"), { title: "Share of experiments over time" }),
-  pace: new Chart($("pace"), { title: "Customers a minute" }),
-  ranges: new Ranges($("earned"), { title: "Earnings per customer, with the range that holds in 95 of 100 cases" }),
-  earned: new Chart($("earned"), { title: "Earnings per customer over time", tall: 170 }),
-};
+const control = new Control({
+  now: () => ({ api, product, seen }),
+  look: () => {
+    looks = 0;
+    return look();
+  },
+});
 
 // -- the key ------------------------------------------------------------------------------------------------------------
 
@@ -55,9 +52,7 @@ function open(key) {
   $("enter").hidden = true;
   $("leave").hidden = false;
   $("key").value = "";
-  const mayChange = !/^hp_(seller|device)_/.test(key);
-  for (const part of [$("modes"), ...document.querySelectorAll(".control form fieldset")]) part.disabled = !mayChange;
-  say($("control-note"), mayChange ? "Everything here takes effect at once, for the next customer." : "This key may look, not change anything: that takes an admin key.");
+  control.allow(!/^hp_(seller|device)_/.test(key));
   look();
 }
 
@@ -113,25 +108,29 @@ async function once() {
   const changed = first || value.version !== seen.version || value.seq !== seen.seq;
   const byHand = first || value.mode !== seen.mode || JSON.stringify(value.guardrails) !== JSON.stringify(seen.guardrails);
   seen = value;
-  if (first) begin();
-  if (fresh || first) show();
+  if (first) {
+    if (!customers.has(name)) customers.set(name, middle(value));
+    begin(value, customers.get(name), () => curve().catch(() => {})); // the next look will say what is wrong
+    control.begin();
+  }
+  if (fresh || first) {
+    show(value);
+    control.show();
+  }
   showPace();
   if (changed) await curve();
-  if (byHand || looks % 10 === 0) await showHistory();
+  if (byHand || looks % 10 === 0) await control.showHistory();
 }
 
 const curve = latest(async () => {
   const [name, context] = [product, customers.get(product)];
   const told = await api.get(`/v1/products/${name}/curve?context=${context.join(",")}`);
-  if (name !== product || seen?.product !== name) return;
-  drawn = told;
-  showCurve();
-  showEarned();
+  if (name === product && seen?.product === name) showCurve(told);
 });
 
 function choose(name) {
   product = name;
-  seen = drawn = null;
+  seen = null;
   const address = new URL(location.href);
   address.searchParams.set("product", name);
   history.replaceState(null, "", address.pathname + address.search);
@@ -142,327 +141,6 @@ function showTabs() {
   fill($("products"), ...products.map((one) =>
     el("button", { type: "button", "aria-current": one.name === product ? "true" : null, click: () => { choose(one.name); look(); } }, one.name))); // prettier-ignore
 }
-
-// -- what is shown ------------------------------------------------------------------------------------------------------
-
-const cash = (x, digits) => money(x, seen.currency, digits);
-
-/** A product is shown for the first time: its sliders and forms. */
-function begin() {
-  const named = seen.features.length ? seen.features : Array.from({ length: seen.dim }, (_, k) => ({ name: `feature ${k + 1}`, low: -1, high: 1 }));
-  if (!customers.has(product)) customers.set(product, named.map((f) => f.value ?? (f.low + f.high) / 2));
-  const context = customers.get(product);
-  const free = named.map((feature, k) => ({ ...feature, k })).filter((f) => f.value === undefined && f.k < 40);
-  fill($("sliders"), ...free.map(({ name, low, high, k }) => {
-    const output = el("output", {}, short(context[k]));
-    const input = el("input", { type: "range", min: low, max: high, step: (high - low) / 200, value: context[k], "aria-label": name });
-    input.addEventListener("input", () => {
-      context[k] = Number(input.value);
-      output.textContent = short(context[k]);
-      curve().catch(() => {});
-      showPrices();
-    });
-    return el("div", { class: "slider" }, el("span", {}, name), output, input);
-  })); // prettier-ignore
-  if (!free.length) fill($("sliders"), el("p", { class: "soft" }, "All customers are alike here: this product has no features that vary."));
-  fillRails();
-  $("step-field").hidden = seen.kind === "private";
-  say($("step-note"), seen.kind === "private" ? "A private product has no largest step: the last price would have to leave a device." : "");
-  $("control-answer").textContent = "";
-}
-
-function fillRails() {
-  const fields = $("rails").elements;
-  for (const name of ["low", "high", "largest_step"]) fields[name].value = seen.guardrails[name] ?? "";
-  [fields.low.placeholder, fields.high.placeholder] = seen.prices.map((p) => String(p));
-  fields.ladder.value = seen.guardrails.ladder.join(", ");
-}
-
-function show() {
-  const hidden = seen.kind === "private";
-  document.title = `${seen.product} · hushprice`;
-  say($("name"), seen.product);
-  say($("kind"), hidden ? "private" : "plain");
-  $("kind").className = `badge ${seen.kind}`;
-  $("kind").title = hidden ? "Prices are worked out on customers' devices" : "The server sees customers' features and outcomes";
-  say($("mode"), seen.mode);
-  $("mode").className = `badge ${seen.mode}`;
-  say($("mode-words"), seen.mode_words);
-  say($("phase"), seen.phase.title);
-  say($("phase-words"), seen.phase.words);
-  showProgress(seen.phase.progress);
-  say($("promise-title"), seen.guarantee.title);
-  say($("promise-words"), seen.guarantee.words);
-  $("promise-note").hidden = !hidden;
-  showTotals(hidden);
-  showPrices();
-  showShare();
-  showEarned();
-  for (const button of $("modes").querySelectorAll("button")) button.setAttribute("aria-pressed", button.dataset.mode === seen.mode);
-}
-
-function showProgress(progress) {
-  $("progress").hidden = !progress;
-  if (!progress) return;
-  $("bar").hidden = progress.of === null;
-  if (progress.of !== null) {
-    $("bar").max = progress.of;
-    $("bar").value = Math.min(progress.done, progress.of);
-  }
-  const of = progress.of === null ? "" : ` of ${whole(progress.of)}`;
-  say($("progress-words"), `${whole(progress.done)}${of} ${progress.words}`);
-}
-
-function showTotals(hidden) {
-  const { counts, sums } = seen;
-  const tiles = hidden
-    ? [
-        ["Customers", whole(counts.customers), "each sent one message"],
-        ["Reports", whole(counts.reports), "the others said only that they were served"],
-        ["Learned from", whole(counts.learned), `of ${whole(counts.reports)} reports`],
-        ["Too old", whole(counts.stale), "reports made against older prices"],
-        ["Not asked for", whole(counts.unasked), "reports sent while nothing is learned"],
-      ]
-    : [
-        ["Customers", whole(counts.customers), "each was quoted a price"],
-        ["Sold", whole(sums.quantity), counts.outcomes ? `${short(sums.quantity / counts.outcomes)} per outcome` : "no outcome yet"],
-        [seen.cost > 0 ? "Earned after cost" : "Earned", cash(sums.profit, 0), counts.outcomes ? `${cash(sums.profit / counts.outcomes)} per outcome` : ""],
-        ["Learned from", whole(counts.learned), `of ${whole(counts.outcomes)} outcomes`],
-        ["Open offers", whole(seen.open_offers), "no outcome yet"],
-        ["Given up", whole(counts.expired), `after ${duration(seen.outcomes.wait)}: ${seen.outcomes.then === "no-sale" ? "taken as no sale" : "left out"}`],
-        ["Too late", whole(counts.late), "outcomes after that, not learned from"],
-      ];
-  fill($("totals"), ...tiles.map(([name, value, note]) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, note)))));
-}
-
-function showCurve() {
-  const { prices, best, baseline } = drawn;
-  const known = drawn.learned;
-  const x = { label: seen.currency ? `Price (${seen.currency})` : "Price", read: (p) => `At ${cash(p)}`, domain: seen.prices };
-  const marks = known ? [{ x: best.price, label: "best", tone: "best" }, { x: baseline.price, label: "baseline", tone: "base" }] : [];
-  const pairs = (values) => (known ? prices.map((p, k) => [p, values[k]]) : []);
-  const band = (low, high) => (known && low ? [{ tone: "main", points: prices.map((p, k) => [p, low[k], high[k]]) }] : []);
-  const chance = seen.family === "logistic";
-  const empty = "Nothing has been learned yet. The curve appears with the first reports.";
-  say($("demand-unit"), chance ? "chance that this customer buys" : "units this customer buys on average");
-  charts.demand.show({
-    desc: known ? `Expected demand of the chosen customer at prices from ${cash(prices[0])} to ${cash(prices.at(-1))}.` : empty,
-    x, marks, empty,
-    y: { label: chance ? "Chance" : "Units", zero: true, domain: chance ? [0, 1] : undefined, format: chance ? (v) => percent(v) : undefined, read: chance ? percent : short },
-    series: [{ points: pairs(drawn.demand), tone: "main" }],
-    bands: band(drawn.demand_low, drawn.demand_high),
-  }); // prettier-ignore
-  charts.revenue.show({
-    desc: known ? `Expected earnings from the chosen customer; best at ${cash(best.price)}.` : empty,
-    x, marks, empty,
-    y: { label: "Earnings", zero: true, read: cash, cap: capOf(drawn) },
-    series: [{ points: pairs(drawn.revenue), tone: "main" }],
-    bands: band(drawn.revenue_low, drawn.revenue_high),
-  }); // prettier-ignore
-  say($("bands"), known ? drawn.bands.words : "");
-  showFacts(known);
-}
-
-/** A band that reaches far above everything else is cut, so that the curve can still be read. */
-function capOf({ revenue, revenue_high: high }) {
-  return high ? Math.min(1.06 * Math.max(...high), 4 * Math.max(...revenue.map(Math.abs), 1e-9)) : undefined;
-}
-
-function showFacts(known) {
-  const { best, baseline } = drawn;
-  const sold = (at) => (seen.family === "logistic" ? `${percent(at.demand)} buy` : `${short(at.demand)} units`);
-  const within = best.price_low === undefined ? "" : `${cash(best.price_low)} to ${cash(best.price_high)}`;
-  const facts = known
-    ? [
-        ["Best price", "tone-best", cash(best.price), within || sold(best)],
-        ["Earnings there", "", cash(best.revenue), within ? sold(best) : ""],
-        ["Baseline price", "tone-base", cash(baseline.price), sold(baseline)],
-        ["Earnings there", "", cash(baseline.revenue), ""],
-      ]
-    : [["Baseline price", "tone-base", cash(baseline.price), ""]];
-  fill($("customer-facts"), ...facts.flatMap(([name, tone, value, note]) => [el("dt", {}, name), el("dd", { class: tone }, value, note ? el("small", {}, note) : null)]));
-}
-
-function showPrices() {
-  const past = seen.history;
-  const context = customers.get(product);
-  const chosen = past.theta.map((theta, k) => [past.at[past.theta_at[k]], bestPrice(seen, theta, context), past.learned[past.theta_at[k]]]);
-  const series = [{ name: "Best for the chosen customer", tone: "main", step: true, points: chosen.filter(([, , n]) => n > 0).map(([t, p]) => [t, p]) }];
-  if (seen.kind === "plain") {
-    series.unshift({ name: "Average price quoted", tone: "other", points: perCustomer(past, "price_sum", "customers") });
-    say($("prices-words"), "What customers were quoted, and the price that looked best for the customer chosen above.");
-  } else {
-    say($("prices-words"), "The price that looked best at each moment for the customer chosen above. What customers were quoted, the server does not know.");
-  }
-  charts.prices.show({
-    desc: "Prices over time, and the baseline.",
-    x: { kind: "time", label: "Time" },
-    y: { label: "Price", domain: seen.prices, read: cash },
-    series,
-    levels: [{ name: "Baseline", y: seen.baseline, tone: "base" }],
-    empty: "The line begins when something has been learned.",
-  });
-}
-
-function showShare() {
-  charts.share.show({
-    desc: "Share of customers with a price that is bent to learn from, over time.",
-    x: { kind: "time", label: "Time" },
-    y: { label: "Experiments", domain: [0, 1], format: (v) => percent(v), read: percent },
-    series: [{ tone: "main", points: shareOf(seen.history) }],
-    empty: "No customers yet.",
-  });
-}
-
-function showPace() {
-  const hidden = seen.kind === "private";
-  say($("pace-title"), hidden ? "Messages a minute" : "Offers a minute");
-  const now = Math.floor(Date.now() / 60_000) * 60;
-  const counts = new Map(seen.minutes);
-  const points = Array.from({ length: 30 }, (_, k) => [now - 60 * (29 - k), counts.get(now - 60 * (29 - k)) ?? 0]);
-  charts.pace.show({
-    desc: hidden ? "Messages from devices in each of the last thirty minutes." : "Offers in each of the last thirty minutes.",
-    x: { kind: "time", label: "Time", domain: [points[0][0], now + 60] },
-    y: { label: hidden ? "Messages" : "Offers", zero: true, read: whole, domain: points.some(([, n]) => n > 0) ? undefined : [0, 1] },
-    series: [{ points, bars: true, thickness: 60, tone: "main" }],
-  });
-}
-
-function showEarned() {
-  return seen.kind === "private" ? showExpected() : showActual();
-}
-
-/** Of a private product only the model can be asked. */
-function showExpected() {
-  charts.earned.hide();
-  say($("earned-words"), seen.guarantee.unseen);
-  if (!drawn?.learned) {
-    charts.ranges.show([], cash);
-    say($("earned-verdict"), drawn ? "Nothing has been learned yet." : "");
-    return;
-  }
-  const { best, baseline } = drawn;
-  const around = (price, values) => {
-    const k = drawn.prices.reduce((near, p, i) => (Math.abs(p - price) < Math.abs(drawn.prices[near] - price) ? i : near), 0);
-    return values?.[k];
-  };
-  const row = (name, at, tone) => ({ name, value: at.revenue, tone, low: around(at.price, drawn.revenue_low), high: around(at.price, drawn.revenue_high) });
-  charts.ranges.show([row(`Chosen customer at the best price, ${cash(best.price)}`, best, "best"), row(`Same customer at the baseline, ${cash(baseline.price)}`, baseline, "base")], cash);
-  const gain = { mean: best.revenue - baseline.revenue, low: best.more_low, high: best.more_high };
-  say($("earned-verdict"), verdict(gain, "The model expects", "from this customer"));
-}
-
-function showActual() {
-  const told = seen.earned;
-  const shown = perCustomer(seen.history, "profit", "outcomes");
-  charts.earned.show({
-    desc: "Earnings per outcome over time.",
-    x: { kind: "time", label: "Time" },
-    y: { label: "Earned", zero: true, read: cash },
-    series: [{ name: "Earned per outcome", tone: "best", points: shown }],
-    levels: told?.baseline ? [{ name: "Expected at the baseline", y: told.baseline.mean, tone: "base" }] : [],
-    empty: "No outcomes yet.",
-  });
-  if (!told) {
-    charts.ranges.show([], cash);
-    say($("earned-words"), "What customers bring, next to what they would at one price for all.");
-    return say($("earned-verdict"), "");
-  }
-  say($("earned-words"), `The last ${whole(told.n)} customers with an outcome, and what the model expects of the same ones at the baseline, ${cash(seen.baseline)}. Bars hold in 95 of 100 cases.`);
-  const rows = [{ name: "Earned per customer", value: told.mean, low: told.low, high: told.high, tone: "best" }];
-  if (told.baseline) rows.push({ name: "At the baseline", value: told.baseline.mean, low: told.baseline.low, high: told.baseline.high, tone: "base" });
-  charts.ranges.show(rows, cash);
-  say($("earned-verdict"), told.more ? verdict(told.more, "Customers brought", "each") : told.words);
-}
-
-/** What a difference with its interval means. */
-function verdict({ mean, low, high }, who, whom) {
-  const amount = `${who} ${cash(Math.abs(mean))} ${mean >= 0 ? "more" : "less"} than at the baseline ${whom}`;
-  if (low === undefined) return `${amount}; how sure that is, is not known yet.`;
-  const range = `(${difference(low, seen.currency)} to ${difference(high, seen.currency)})`;
-  return low > 0 || high < 0 ? `${amount} ${range}.` : `${amount} ${range}: too close to call yet.`;
-}
-
-// -- control ------------------------------------------------------------------------------------------------------------
-
-const CHANGES = {
-  mode: ({ mode }) => ({ live: "went live", shadow: "went into shadow mode", frozen: "was frozen" })[mode] ?? "changed mode",
-  rollback: ({ version }) => `was rolled back to version ${whole(version)}`,
-  guardrails: (body) => {
-    const parts = [];
-    if (body.low !== null && body.low !== undefined) parts.push(`from ${cash(body.low)}`);
-    if (body.high !== null && body.high !== undefined) parts.push(`up to ${cash(body.high)}`);
-    if (body.ladder?.length) parts.push(`${body.ladder.length} prices only`);
-    if (body.largest_step) parts.push(`steps of at most ${cash(body.largest_step)}`);
-    return parts.length ? `got guardrails: ${parts.join(", ")}` : "lost its guardrails";
-  },
-};
-
-async function showHistory() {
-  const { events, versions } = await api.get(`/v1/products/${product}/history`);
-  if (!seen) return;
-  const lines = events.slice(-30).reverse().map((event) => {
-    const body = event.body ?? event;
-    const by = body.by ? el("span", { class: "by" }, `by ${body.by}`) : null;
-    return el("li", {}, el("time", {}, moment(event.at)), el("span", {}, `${seen.product} ${CHANGES[event.kind]?.(body) ?? "was changed"}`), by);
-  }); // prettier-ignore
-  fill($("events"), ...(lines.length ? lines : [el("li", { class: "soft" }, "Nothing so far.")]));
-  const before = $("versions").value;
-  const known = versions.slice().sort((a, b) => b.version - a.version).slice(0, 60);
-  fill($("versions"), ...known.map((one) => el("option", { value: one.version }, one.at ? `${moment(one.at)} (version ${whole(one.version)}, ${whole(one.customers)} customers)` : "the very beginning")));
-  if (known.some((one) => String(one.version) === before)) $("versions").value = before;
-}
-
-/** Do something as an admin and say how it went. */
-async function change(path, body, done) {
-  const answer = $("control-answer");
-  try {
-    await api.post(`/v1/products/${product}/${path}`, body);
-    answer.classList.add("fine");
-    answer.textContent = done;
-    looks = 0;
-    await look();
-    fillRails();
-    await showHistory();
-  } catch (problem) {
-    answer.classList.remove("fine");
-    answer.textContent = problem instanceof Refused ? problem.message : "The service cannot be reached; nothing was changed.";
-  }
-}
-
-$("modes").addEventListener("click", (event) => {
-  const mode = event.target.closest("button")?.dataset.mode;
-  if (mode) change("mode", { mode }, `${product} is ${mode} now.`);
-});
-
-$("rails").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const fields = event.target.elements;
-  const number = (name) => (fields[name].value.trim() === "" ? null : Number(fields[name].value));
-  const ladder = fields.ladder.value.split(/[,;\s]+/).filter(Boolean).map(Number); // prettier-ignore
-  if (ladder.some(Number.isNaN)) {
-    $("control-answer").classList.remove("fine");
-    $("control-answer").textContent = "The prices must be numbers with commas between them, as in 1.99, 2.49.";
-    return;
-  }
-  const body = { low: number("low"), high: number("high"), ladder, largest_step: seen.kind === "private" ? null : number("largest_step") };
-  change("guardrails", body, "The guardrails are set.");
-});
-
-$("back").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const { version, exact } = event.target.elements;
-  const chosen = exact.value === "" ? version.value : exact.value;
-  if (chosen === "") return;
-  say($("sure-title"), `Roll ${product} back to version ${whole(Number(chosen))}?`);
-  say($("sure-words"), "Prices will be those of that moment at once, and what was learned since is no longer used. The log keeps it all: you can come back by rolling back to a later version. Mode and guardrails stay as they are.");
-  const sure = $("sure");
-  sure.returnValue = "no";
-  sure.onclose = () => {
-    if (sure.returnValue === "yes") change("rollback", { version: Number(chosen) }, `${product} is back at version ${whole(Number(chosen))}.`);
-  };
-  sure.showModal();
-});
 
 // -- start --------------------------------------------------------------------------------------------------------------
 
