@@ -325,6 +325,12 @@ def _until(page: Page, condition: str, seconds: float = 20.0) -> None:
         page.wait_for_timeout(30)
 
 
+def _drag(page: Page, name: str, value: float) -> None:
+    """Move a slider of the shop to a value."""
+    script = "(node, value) => { node.value = value; node.dispatchEvent(new Event('input')); }"
+    page.locator(f"#sliders input[name={name}]").evaluate(script, value)
+
+
 def _tile(page: Page, name: str) -> int:
     """The number on a tile of the dashboard."""
     tile = page.locator("#totals div", has=page.locator("dt", has_text=name)).first.locator("dd")
@@ -361,9 +367,7 @@ def test_fifty_sales_in_private_mode_and_nothing_about_the_customer_leaves(site:
     shop.goto(f"{site.url}/shop?product=coffee")
     shop.wait_for_selector("#buy:not([disabled])")
     for name, value in (("loyalty", LOYALTY), ("hurry", HURRY)):
-        shop.locator(f"#sliders input[name={name}]").evaluate(
-            "(node, value) => { node.value = value; node.dispatchEvent(new Event('input', { bubbles: true })); }", value
-        )
+        _drag(shop, name, value)
         assert float(shop.locator(f"#sliders input[name={name}]").input_value()) == value
     prices, seen = [], []
     for k in range(50):
@@ -409,9 +413,7 @@ def test_the_shop_shows_the_very_bytes_and_refuses_a_greedy_server(site: Site) -
     shop.wait_for_selector("#buy:not([disabled])")
     before = shop.get_attribute("#price", "title")
     assert "experiment" in (shop.text_content("#price-words") or "").lower()
-    shop.locator("#sliders input").first.evaluate(
-        "node => { node.value = 0.9; node.dispatchEvent(new Event('input')); }"
-    )
+    _drag(shop, "loyalty", 0.9)
     _until(shop, "document.querySelector('#stays dd').textContent === '0.9'")
     assert shop.get_attribute("#price", "title") == before  # one throw of the dice a visit
     shop.click("#buy")
@@ -527,7 +529,7 @@ def screenshots(folder: Path, *, seconds: float = 60.0, rate: float = 60.0) -> l
         crowd.start()
         try:
             time.sleep(seconds)
-            for name, width, height in (("", 1400, 1500), ("-phone", 390, 1500)):
+            for name, width, height in (("", 1400, 1300), ("-phone", 390, 1500)):
                 page = site.page(width, height)
                 site.dashboard(page)
                 page.wait_for_selector("#demand svg")
@@ -535,6 +537,9 @@ def screenshots(folder: Path, *, seconds: float = 60.0, rate: float = 60.0) -> l
                 made.append(folder / f"dashboard{name}.png")
                 page.screenshot(path=made[-1])
                 page.goto(f"{site.url}/shop")
+                page.wait_for_selector("#buy:not([disabled])")
+                for slider, value in (("loyalty", 0.62), ("hurry", -0.35)):
+                    _drag(page, slider, value)
                 for _ in range(3):
                     page.wait_for_selector("#buy:not([disabled])")
                     page.click("#buy")

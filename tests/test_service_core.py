@@ -38,8 +38,8 @@ from hushprice.service import (
 from hushprice.service import rebuild as rebuilding
 from hushprice.service.events import Event, Mode
 from hushprice.service.learner import Learner
-from hushprice.service.store import events as event_table
-from hushprice.service.store import snapshots as snapshot_table
+from hushprice.service.tables import events as event_table
+from hushprice.service.tables import snapshots as snapshot_table
 from hushprice.service.tally import POINTS
 from hushprice.simulation import streams
 from tests.conftest import make_policy

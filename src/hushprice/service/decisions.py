@@ -7,11 +7,10 @@ staged nothing.
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -24,8 +23,12 @@ from hushprice.service.commands import Accepted, OfferAnswer, OfferRequest, Outc
 from hushprice.service.definition import Definition
 from hushprice.service.events import MODES, decode, encode, encode_report, offer_id, report_id
 from hushprice.service.guardrails import Guardrails, Limits
-from hushprice.service.learner import Learner, check_report
+from hushprice.service.learner import Learner
 from hushprice.service.refusals import Conflict, NotFound
+from hushprice.service.reports import check_reports, plain_report
+
+if TYPE_CHECKING:
+    from hushprice.service.writer import Service
 
 A = TypeVar("A")
 
@@ -71,10 +74,10 @@ class Reports(Command[Accepted]):
         for item in self.items:
             if isinstance(item.version, bool) or not isinstance(item.version, int) or not 0 <= item.version < 2**62:
                 raise InvalidInput("The version of a report must be that of the parameters it was made against.")
-            report = None if item.report is None else _plain_report(item.report)
+            report = None if item.report is None else plain_report(item.report)
             body = {"version": item.version, "report": report}
             self.events.append((f"r:{report_id(item.id)}", body, encode_report(item.version, report)))
-        check_report(definition.policy, [body["report"] for _, body, _ in self.events if body["report"] is not None])
+        check_reports(definition.policy, [body["report"] for _, body, _ in self.events if body["report"] is not None])
 
     def wanted(self) -> list[str]:
         return [key for key, _, _ in self.events]
@@ -93,22 +96,6 @@ class Reports(Command[Accepted]):
             book.stage("report", key, body, text)
         known = len(self.events) - len(new)
         return lambda: Accepted(accepted=len(new), known=known, version=book.learner.version)
-
-
-def _plain_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """A report as it is kept; whether the product's mechanism can have made it is seen to later."""
-    if len(report) == 1 and "grid" in report:
-        grid = report["grid"]
-        if isinstance(grid, list) and all(type(k) is int for k in grid):
-            return {"grid": grid}
-    elif len(report) == 2 and "seed" in report and "index" in report:
-        seed, index = report["seed"], report["index"]
-        if isinstance(seed, str) and _SEED.fullmatch(seed) and type(index) is int:
-            return {"seed": seed, "index": index}
-    raise InvalidInput("A report must read {'seed': 16 hexadecimal digits, 'index': k} or {'grid': [whole numbers]}.")
-
-
-_SEED = re.compile("[0-9a-f]{16}")
 
 
 class Offer(Command[OfferAnswer]):
@@ -248,4 +235,40 @@ class Expire(Command[None]):
     """Close offers that waited too long (which every writing command does first)."""
 
     def decide(self, book: Book) -> Callable[[], None]:
+        return lambda: None
+
+
+class Apart(Command[A]):
+    """A command that is not about a product's log."""
+
+    @abstractmethod
+    def run(self, service: Service) -> Callable[[], A]:
+        """Carry it out."""
+
+    def decide(self, book: Book) -> Callable[[], A]:
+        raise AssertionError("it has no place in a transaction over logs")
+
+
+class Create(Apart[bool]):
+    """A new product."""
+
+    def __init__(self, definition: Definition) -> None:
+        super().__init__(definition.name)
+        self.definition = definition
+
+    def run(self, service: Service) -> Callable[[], bool]:
+        new = service.store.add_product(self.definition)
+        service.find(self.definition.name)
+        return lambda: new
+
+
+class Products(Apart[None]):
+    """Find products that other processes made."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def run(self, service: Service) -> Callable[[], None]:
+        for product in service.store.products():
+            service.find(product.name)
         return lambda: None

@@ -13,21 +13,22 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hushprice.demand import fresh
-from hushprice.errors import Array, InvalidInput
+from hushprice.errors import Array
 from hushprice.kernels.running import USED
-from hushprice.policies import Params, Phase, PrivatePolicy, PrivateReports, Records
+from hushprice.policies import Params, Phase, PrivateReports, Records
 from hushprice.policies.base import Server
 from hushprice.service import document, quoting, saving
 from hushprice.service.definition import Definition
 from hushprice.service.events import Event, Mode
 from hushprice.service.guardrails import Guardrails, Limits
 from hushprice.service.refusals import DamagedLog
+from hushprice.service.reports import report_row
 from hushprice.service.state import copied, digest
 from hushprice.service.tally import Closed, Tally
 
@@ -119,7 +120,8 @@ class Learner:
         frozen = self.mode == "frozen"
         room = self.tally.room if frozen else min(self.server.left, self.tally.room)
         run, rows = [], []
-        for event in islice(events, start, start + room):
+        for i in range(start, min(start + room, len(events))):
+            event = events[i]
             if event.kind != "report":
                 break
             self._next(event)
@@ -324,29 +326,6 @@ class Learner:
     def digest(self) -> str:
         """SHA-256 of the state, to the last bit."""
         return digest(self.state())
-
-
-def report_row(report: Mapping[str, Any]) -> list[int]:
-    """A report of an event as the whole numbers that a server takes."""
-    if "grid" in report:
-        return list(report["grid"])
-    word = int(report["seed"], 16)
-    return [word - (word >> 63 << 64), report["index"]]
-
-
-def check_report(policy: PrivatePolicy, reports: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse reports that the policy's mechanism cannot have made."""
-    if not reports:
-        return
-    mechanism = policy.mechanism
-    try:
-        if any(("grid" in report) != (mechanism.kind == "grid") for report in reports):
-            raise TypeError
-        rows = np.array([report_row(report) for report in reports], dtype=np.int64)
-    except (TypeError, ValueError, KeyError, OverflowError):
-        rows = np.empty((0, 0), dtype=np.int64)
-    if rows.shape != (len(reports), mechanism.width) or not mechanism.possible(rows).all():
-        raise InvalidInput(f"A report is none that {mechanism.name} as set up for this product can make.")
 
 
 def _kept(params: Params) -> Params:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,23 @@ from hushprice.errors import InvalidInput
 from hushprice.service.definition import Definition
 from hushprice.service.events import CHANGES, Event, decode, encode
 from hushprice.service.refusals import Conflict, Rejected, Unavailable
+from hushprice.service.tables import (
+    ADD,
+    ADD_MANY,
+    FIND_POSTGRES,
+    FIND_SQLITE,
+    LOCK_POSTGRES,
+    MORE,
+    NEXT,
+    SCHEMA,
+    events,
+    keys,
+    products,
+    schema,
+    snapshots,
+    tables,
+)
 
-SCHEMA = 1
 BUSY_SECONDS = 10.0  # that a writer waits for another
 QUIET = 1.0  # seconds after which a line to PostgreSQL is tried before it is used
 PAGE = 5_000  # events read at once
@@ -32,72 +48,6 @@ LAST = 2**62
 FEW = 20  # events that PostgreSQL takes sooner one by one than as a stream
 KEPT_SNAPSHOTS = 3
 _LOCK = 0x68757368  # of PostgreSQL, while tables are made
-
-tables = sa.MetaData()
-schema = sa.Table("schema", tables, sa.Column("version", sa.Integer, nullable=False))
-products = sa.Table(
-    "products",
-    tables,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("name", sa.String(40), nullable=False, unique=True),
-    sa.Column("definition", sa.Text, nullable=False),
-    sa.Column("created", sa.Double, nullable=False),
-)
-events = sa.Table(
-    "events",
-    tables,
-    sa.Column(
-        "product_id", sa.Integer, primary_key=True, autoincrement=False
-    ),  # seen to by the lock, not event by event
-    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("at", sa.Double, nullable=False),
-    sa.Column("kind", sa.String(10), nullable=False),
-    sa.Column("key", sa.String(66), nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.UniqueConstraint("product_id", "key"),
-    sqlite_with_rowid=False,
-)
-keys = sa.Table(
-    "keys",
-    tables,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("name", sa.String(100), nullable=False),
-    sa.Column("role", sa.String(10), nullable=False),
-    sa.Column("sha256", sa.String(64), nullable=False, unique=True),
-    sa.Column("created", sa.Double, nullable=False),
-    sa.Column("revoked", sa.Double),
-)
-snapshots = sa.Table(
-    "snapshots",
-    tables,
-    sa.Column("product_id", sa.Integer, sa.ForeignKey(products.c.id), primary_key=True),
-    sa.Column("seq", sa.BigInteger, primary_key=True),
-    sa.Column("digest", sa.String(64), nullable=False),
-    sa.Column("data", sa.LargeBinary, nullable=False),
-)
-# admin's changes are few among many events: an index of their own
-sa.Index(
-    "changes",
-    events.c.product_id,
-    events.c.seq,
-    sqlite_where=events.c.kind.in_(CHANGES),
-    postgresql_where=events.c.kind.in_(CHANGES),
-)
-
-# What every transaction does is asked of the driver itself, which takes a tenth of the time. Each key is looked up in
-# the index of keys, whatever the planner thinks of the table's size.
-_NEXT = "SELECT seq, at, kind, key, body FROM events WHERE product_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
-_FIND_SQLITE = (
-    "SELECT events.key, events.body, events.seq FROM json_each(?) AS asked CROSS JOIN events "
-    "ON events.product_id = ? AND events.key = asked.value"
-)
-_FIND_POSTGRES = (
-    "SELECT found.key, found.body, found.seq FROM unnest(CAST(? AS text[])) AS asked(key), LATERAL "
-    "(SELECT key, body, seq FROM events WHERE product_id = ? AND events.key = asked.key LIMIT 1) AS found"
-)
-_LOCK_POSTGRES = "SELECT id FROM products WHERE id = ANY(?) ORDER BY id FOR UPDATE"
-_ADD = "INSERT INTO events (product_id, seq, at, kind, key, body) VALUES (?, ?, ?, ?, ?, ?)"
-_ADD_MANY = "COPY events (product_id, seq, at, kind, key, body) FROM STDIN"
 
 Row = tuple[int, int, float, str, str, str]
 """(product id, seq, at, kind, key, body as text)"""
@@ -188,7 +138,7 @@ class Store:
         with _translated(), self._connect(hushprice_writes=True) as connection, connection.begin():
             wanted = list(product_ids)
             if wanted and not self.sqlite:
-                self._ask(connection, _LOCK_POSTGRES, wanted)
+                self._ask(connection, LOCK_POSTGRES, wanted)
             yield connection
 
     def _connect(self, **options: Any) -> Connection:
@@ -256,9 +206,9 @@ class Store:
 
     def _next(self, product_id: int, after: int, upto: int, page: int, connection: Connection | None) -> list[Any]:
         if connection is not None:
-            return self._ask(connection, _NEXT, product_id, after, upto, page)
+            return self._ask(connection, NEXT, product_id, after, upto, page)
         with self.read() as own:
-            return self._ask(own, _NEXT, product_id, after, upto, page)
+            return self._ask(own, NEXT, product_id, after, upto, page)
 
     def _ask(self, connection: Connection, statement: str, *given: Any) -> list[Any]:
         """Ask the driver; ``?`` stands for what is given."""
@@ -287,9 +237,9 @@ class Store:
             return {}
         if self.sqlite:
             given = "[" + ",".join(f'"{key}"' for key in wanted) + "]"  # keys hold no quotes
-            rows = self._ask(connection, _FIND_SQLITE, given, product_id)
+            rows = self._ask(connection, FIND_SQLITE, given, product_id)
         else:
-            rows = self._ask(connection, _FIND_POSTGRES, list(wanted), product_id)
+            rows = self._ask(connection, FIND_POSTGRES, list(wanted), product_id)
         return {key: (body, seq) for key, body, seq in rows}
 
     def add_events(self, rows: Sequence[Row], connection: Connection) -> None:
@@ -298,12 +248,13 @@ class Store:
             return
         with closing(connection.connection.cursor()) as cursor:
             if self.sqlite:
-                cursor.executemany(_ADD, rows)
+                for start, size in pieces(len(rows)):
+                    cursor.execute(ADD + MORE * (size - 1), list(chain.from_iterable(rows[start : start + size])))
                 return
             if len(rows) <= FEW:
-                cursor.executemany(_ADD.replace("?", "%s"), rows)
+                cursor.executemany(ADD.replace("?", "%s"), rows)
                 return
-            with cursor.copy(_ADD_MANY) as copy:
+            with cursor.copy(ADD_MANY) as copy:
                 for row in rows:
                     copy.write_row(row)
 
@@ -358,6 +309,22 @@ class Store:
             return connection.execute(query).all()
         with self.read() as own:
             return own.execute(query).all()
+
+
+def pieces(n: int) -> Iterator[tuple[int, int]]:
+    """(start, size) of pieces of 512, 64, 8 and 1 that make up n rows: few different statements, which stay prepared.
+
+    One statement of many rows, since the driver gives up Python's lock for each: row by row, a busy thread beside it
+    would take the lock every time.
+
+    >>> list(pieces(523))
+    [(0, 512), (512, 8), (520, 1), (521, 1), (522, 1)]
+    """
+    start = 0
+    for size in (512, 64, 8, 1):
+        while n - start >= size:
+            yield start, size
+            start += size
 
 
 def database_url(url: str) -> URL:

@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 import traceback
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -23,7 +22,18 @@ from hushprice.errors import HushpriceError
 from hushprice.service import rebuild
 from hushprice.service.book import Book
 from hushprice.service.commands import Accepted, OfferAnswer, OfferRequest, OutcomeItem, ReportItem, View
-from hushprice.service.decisions import Change, Command, Expire, Look, Offer, Outcomes, Reports
+from hushprice.service.decisions import (
+    Apart,
+    Change,
+    Command,
+    Create,
+    Expire,
+    Look,
+    Offer,
+    Outcomes,
+    Products,
+    Reports,
+)
 from hushprice.service.definition import Definition
 from hushprice.service.events import Mode
 from hushprice.service.guardrails import Guardrails
@@ -203,7 +213,7 @@ class Service:
                 if isinstance(command, Apart):
                     _answer(command, command.run(self))
                     continue
-                command.prepare(self._product(command.name).definition)
+                command.prepare(self.find(command.name).definition)
                 ready.append(command)
             except Exception as problem:
                 self._refuse(command, problem)
@@ -283,7 +293,8 @@ class Service:
                 command.future.set_running_or_notify_cancel()
             self._round(list(due))
 
-    def _product(self, name: str) -> Product:
+    def find(self, name: str) -> Product:
+        """A product, taken up if it is new to this process. For the writer's thread."""
         if name not in self._products:
             product = self.store.product(name)
             if product is None:
@@ -351,42 +362,6 @@ class Service:
         frames = traceback.extract_tb(problem.__traceback__)
         where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames[-6:]))
         log.error("the writer met %s in %s", type(problem).__name__, where)
-
-
-class Apart(Command[T]):
-    """A command that is not about a product's log."""
-
-    @abstractmethod
-    def run(self, service: Service) -> Callable[[], T]:
-        """Carry it out."""
-
-    def decide(self, book: Book) -> Callable[[], T]:
-        raise AssertionError("it has no place in a transaction over logs")
-
-
-class Create(Apart[bool]):
-    """A new product."""
-
-    def __init__(self, definition: Definition) -> None:
-        super().__init__(definition.name)
-        self.definition = definition
-
-    def run(self, service: Service) -> Callable[[], bool]:
-        new = service.store.add_product(self.definition)
-        service._product(self.definition.name)
-        return lambda: new
-
-
-class Products(Apart[None]):
-    """Find products that other processes made."""
-
-    def __init__(self) -> None:
-        super().__init__("")
-
-    def run(self, service: Service) -> Callable[[], None]:
-        for product in service.store.products():
-            service._product(product.name)
-        return lambda: None
 
 
 def _decided(command: Command[T], book: Book) -> Callable[[], T] | Exception:

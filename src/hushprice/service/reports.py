@@ -1,0 +1,50 @@
+"""Private reports as they are sent, kept in the log and handed to a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hushprice.errors import InvalidInput
+from hushprice.policies import PrivatePolicy
+
+_SEED = re.compile("[0-9a-f]{16}")
+
+
+def plain_report(report: Mapping[str, Any]) -> dict[str, Any]:
+    """A report as it is kept; whether the product's mechanism can have made it is seen to later."""
+    if len(report) == 1 and "grid" in report:
+        grid = report["grid"]
+        if isinstance(grid, list) and all(type(k) is int for k in grid):
+            return {"grid": grid}
+    elif len(report) == 2 and "seed" in report and "index" in report:
+        seed, index = report["seed"], report["index"]
+        if isinstance(seed, str) and _SEED.fullmatch(seed) and type(index) is int:
+            return {"seed": seed, "index": index}
+    raise InvalidInput("A report must read {'seed': 16 hexadecimal digits, 'index': k} or {'grid': [whole numbers]}.")
+
+
+def report_row(report: Mapping[str, Any]) -> list[int]:
+    """A report of an event as the whole numbers that a server takes."""
+    if "grid" in report:
+        return list(report["grid"])
+    word = int(report["seed"], 16)
+    return [word - (word >> 63 << 64), report["index"]]
+
+
+def check_reports(policy: PrivatePolicy, reports: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse reports that the policy's mechanism cannot have made."""
+    if not reports:
+        return
+    mechanism = policy.mechanism
+    try:
+        if any(("grid" in report) != (mechanism.kind == "grid") for report in reports):
+            raise TypeError
+        rows = np.array([report_row(report) for report in reports], dtype=np.int64)
+    except (TypeError, ValueError, KeyError, OverflowError):
+        rows = np.empty((0, 0), dtype=np.int64)
+    if rows.shape != (len(reports), mechanism.width) or not mechanism.possible(rows).all():
+        raise InvalidInput(f"A report is none that {mechanism.name} as set up for this product can make.")
