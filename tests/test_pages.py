@@ -32,6 +32,7 @@ from hushprice.service import Definition, Event, OfferRequest, demo
 from hushprice.service.bands import (
     QUANTILE,
     Design,
+    Facts,
     allowed_prices,
     even_customers,
     private_covariance,
@@ -182,7 +183,7 @@ def test_every_policy_can_be_shown(name: str) -> None:
         for customers in (0, 150):
             learner = _sold(product, given, customers)
             before = learner.digest()
-            told, drawn = summary(learner), curve(learner, [1.0, 0.3])
+            told, drawn = summary(learner), curve(Facts.of(learner), [1.0, 0.3])
             assert learner.digest() == before
             json.dumps([told, drawn], allow_nan=False)
             assert told["counts"]["customers"] == customers
@@ -197,7 +198,7 @@ def test_every_policy_can_be_shown(name: str) -> None:
 
 def test_curve_is_the_model_and_its_best_price_the_best_allowed_one() -> None:
     learner = _sold("tea", _plain("etc-doubling"), 400)
-    drawn, (theta, _) = curve(learner, [1.0, 0.25]), learner.estimate()
+    drawn, (theta, _) = curve(Facts.of(learner), [1.0, 0.25]), learner.estimate()
     a, b = theta[0] + 0.25 * theta[1], theta[2] + 0.25 * theta[3]
     prices = np.array(drawn["prices"])
     np.testing.assert_allclose(drawn["demand"], 1.0 / (1.0 + np.exp(b * prices - a)), rtol=1e-5)
@@ -208,23 +209,23 @@ def test_curve_is_the_model_and_its_best_price_the_best_allowed_one() -> None:
     assert drawn["best"]["price_low"] <= drawn["best"]["price"] <= drawn["best"]["price_high"]
     rails = {"low": None, "high": best - 0.3, "ladder": [], "largest_step": None, "by": "me"}
     learner.apply([Event(learner.seq + 1, 1e9 + 99.0, "guardrails", "a:1", rails)])
-    assert curve(learner, [1.0, 0.25])["best"]["price"] == pytest.approx(best - 0.3)
+    assert curve(Facts.of(learner), [1.0, 0.25])["best"]["price"] == pytest.approx(best - 0.3)
     for wrong in ([1.0], [1.0, math.nan], [1.0, "x"]):
         with pytest.raises(InvalidInput):
-            curve(learner, wrong)  # type: ignore[arg-type]
+            curve(Facts.of(learner), wrong)  # type: ignore[arg-type]
 
 
 def test_bands_are_left_out_where_they_would_be_wrong() -> None:
     coffee = _sold("coffee", demo.COFFEE, 60)
-    assert "at least 150 reports" in spread(coffee).words
-    assert "demand_low" not in curve(coffee, [1.0, 0.0, 0.0])
+    assert "at least 150 reports" in spread(Facts.of(coffee)).words
+    assert "demand_low" not in curve(Facts.of(coffee), [1.0, 0.0, 0.0])
     enough = _sold("coffee", demo.COFFEE, 700)
-    assert spread(enough).covariance is not None
+    assert spread(Facts.of(enough)).covariance is not None
     enough.apply([Event(701, 2e9, "mode", "a:1", {"mode": "shadow", "by": "me"})])
-    assert "shadow" in spread(enough).words
+    assert "shadow" in spread(Facts.of(enough)).words
     nameless = _sold("coffee", {**demo.COFFEE, "features": []}, 700)
-    assert "does not state them" in spread(nameless).words
-    assert "outcomes" in spread(_sold("tea", demo.TEA, 20)).words
+    assert "does not state them" in spread(Facts.of(nameless)).words
+    assert "outcomes" in spread(Facts.of(_sold("tea", demo.TEA, 20))).words
 
 
 def test_what_was_earned_is_weighed_against_the_baseline() -> None:

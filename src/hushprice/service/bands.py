@@ -35,10 +35,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from hushprice.errors import Array
-from hushprice.policies import Policy, PrivatePolicy
+from hushprice.policies import Phase, Policy, PrivatePolicy
 from hushprice.policies.private.server import SGDServer
 from hushprice.privacy import Gaussian
-from hushprice.service.definition import Feature
+from hushprice.service.definition import Definition, Feature
+from hushprice.service.events import Mode
 from hushprice.service.guardrails import Limits
 
 if TYPE_CHECKING:
@@ -61,56 +62,95 @@ class Spread:
     words: str
 
 
-def spread(learner: Learner) -> Spread:
+Kept = dict[str, tuple[Any, int, Array]]
+_kept: WeakKeyDictionary[Learner, Kept] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Facts:
+    """What bands and curves need of a learner: taken in a moment where it may be looked at, worked with elsewhere."""
+
+    definition: Definition
+    limits: Limits
+    mode: Mode
+    seq: int
+    version: int
+    learned: int
+    estimated: bool  # whether there is an estimate at all: a policy that sets one price for everyone has none
+    theta: Array
+    covariance: Array | None  # of plain products, where it is known
+    steps: int  # of SGD, in private products
+    shadowed: bool  # whether too many reports were made at one price
+    floor: int  # version of the last roll back
+    kept: Kept  # covariances worked out before
+
+    @classmethod
+    def of(cls, learner: Learner) -> Facts:
+        """As things stand."""
+        server, tally = learner.server, learner.tally
+        theta, covariance = learner.estimate()
+        return cls(
+            definition=learner.definition,
+            limits=learner.limits,
+            mode=learner.mode,
+            seq=learner.seq,
+            version=learner.version,
+            learned=learner.learned,
+            estimated=learner.learned > 0 and learner.given.phase is not Phase.FIXED,
+            theta=theta.copy(),
+            covariance=None if covariance is None else covariance.copy(),
+            steps=server.t if isinstance(server, SGDServer) else 0,
+            shadowed=learner.mode == "shadow" or tally.learned > 1.1 * tally.experiments + FEWEST,
+            floor=learner.floor,
+            kept=_kept.setdefault(learner, {}),
+        )
+
+
+def spread(facts: Facts) -> Spread:
     """How sure this product's estimate is."""
-    return _private(learner) if learner.definition.private else _plain(learner)
+    return _private(facts) if facts.definition.private else _plain(facts)
 
 
-def _plain(learner: Learner) -> Spread:
-    if learner.learned < FEWEST:
-        return Spread(None, f"No bands yet: they need at least {FEWEST} outcomes, and there are {learner.learned}.")
-    covariance = learner.covariance()
-    if covariance is None or not np.isfinite(covariance).all():
+def _plain(facts: Facts) -> Spread:
+    if facts.learned < FEWEST:
+        return Spread(None, f"No bands yet: they need at least {FEWEST} outcomes, and there are {facts.learned}.")
+    if facts.covariance is None or not np.isfinite(facts.covariance).all():
         return Spread(None, "No bands: this policy keeps no estimate whose precision is known.")
-    return Spread(covariance, "Bands hold the true curve in about 95 of 100 cases, if demand has this form.")
+    return Spread(facts.covariance, "Bands hold the true curve in about 95 of 100 cases, if demand has this form.")
 
 
-def _private(learner: Learner) -> Spread:
-    definition, server, tally = learner.definition, learner.server, learner.tally
-    assert isinstance(server, SGDServer)
+def _private(facts: Facts) -> Spread:
+    definition = facts.definition
     fewest = FEWEST * definition.dim
     if not definition.features:
         return Spread(None, "No bands: they need the ranges of the features, and this product does not state them.")
     if definition.dim > LARGEST_DIM:
         return Spread(None, f"No bands: with more than {LARGEST_DIM} features they take too long to work out here.")
-    if learner.mode == "shadow" or tally.learned > 1.1 * tally.experiments + FEWEST:
+    if facts.shadowed:
         return Spread(
             None, "No bands: too many reports were made in shadow mode, at one price, and say little of others."
         )
-    if server.t < fewest:
-        return Spread(None, f"No bands yet: they need at least {fewest} reports, and there are {server.t}.")
+    if facts.steps < fewest:
+        return Spread(None, f"No bands yet: they need at least {fewest} reports, and there are {facts.steps}.")
     return Spread(
-        _kept_covariance(learner, server),
+        _kept_covariance(facts),
         "Bands hold the true curve in at least about 95 of 100 cases, if demand has this form and customers' features "
         "are spread evenly over their ranges. The server cannot check that: it does not know them.",
     )
 
 
-_kept: WeakKeyDictionary[Learner, tuple[Any, int, Array]] = WeakKeyDictionary()
-
-
-def _kept_covariance(learner: Learner, server: SGDServer[Any]) -> Array:
+def _kept_covariance(facts: Facts) -> Array:
     """The covariance as worked out last, if hardly anything was learned since."""
-    circumstances = (learner.floor, learner.guardrails)
-    if learner in _kept:
-        then, t, covariance = _kept[learner]
-        if then == circumstances and t <= server.t <= _KEPT_FOR * t:
+    circumstances = (facts.floor, facts.limits.guardrails)
+    if "covariance" in facts.kept:
+        then, steps, covariance = facts.kept["covariance"]
+        if then == circumstances and steps <= facts.steps <= _KEPT_FOR * steps:
             return covariance
-    policy = learner.policy
+    policy = facts.definition.policy
     assert isinstance(policy, PrivatePolicy)
-    design = Design.of(policy, even_customers(learner.definition.features), *allowed_prices(policy, learner.limits))
-    covariance = private_covariance(policy, design, server.theta, server.t)
-    _kept[learner] = (circumstances, server.t, covariance)
+    design = Design.of(policy, even_customers(facts.definition.features), *allowed_prices(policy, facts.limits))
+    covariance = private_covariance(policy, design, facts.theta, facts.steps)
+    facts.kept["covariance"] = (circumstances, facts.steps, covariance)
     return covariance
 
 

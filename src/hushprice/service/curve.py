@@ -8,40 +8,36 @@ best price and what it brings more than the baseline get intervals from draws of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hushprice.demand import Family
 from hushprice.errors import LARGEST_VALUE, Array, array
 from hushprice.kernels import rules as kernel
-from hushprice.policies import Phase
-from hushprice.service.bands import LEVEL, QUANTILE, spread
-
-if TYPE_CHECKING:
-    from hushprice.service.learner import Learner
+from hushprice.service.bands import LEVEL, QUANTILE, Facts, spread
 
 PRICES = 81  # of the grid
 _DRAWS = 1_000
 _ENDS = (0.5 * (1.0 - LEVEL), 0.5 * (1.0 + LEVEL))
 
 
-def curve(learner: Learner, context: Sequence[float]) -> dict[str, Any]:
+def curve(facts: Facts, context: Sequence[float]) -> dict[str, Any]:
     """What the page draws for the customer with this context."""
-    definition = learner.definition
+    definition = facts.definition
     z = array("the context", list(context), shape=(definition.dim,), limit=LARGEST_VALUE)
-    theta, policy = learner.estimate()[0], definition.policy
+    theta, policy = facts.theta, definition.policy
     d, cost = definition.dim, policy.cost
     a, b = float(z @ theta[:d]), float(z @ theta[d:])
     prices = np.linspace(*policy.prices, PRICES)
     demand = policy.family.mean(a - b * prices)
-    best = _best(learner, np.array([a]), np.array([b]))[0]
+    best = _best(facts, np.array([a]), np.array([b]))[0]
     answer: dict[str, Any] = {
         "product": definition.name,
-        "version": learner.version,
-        "seq": learner.seq,
+        "version": facts.version,
+        "seq": facts.seq,
         "context": z.tolist(),
-        "learned": learned(learner),
+        "learned": facts.estimated,
         "cost": cost,
         "prices": _plain(prices),
         "demand": _plain(demand),
@@ -49,24 +45,19 @@ def curve(learner: Learner, context: Sequence[float]) -> dict[str, Any]:
         "best": _at(policy.family, a, b, best, cost),
         "baseline": _at(policy.family, a, b, definition.baseline, cost),
     }
-    found = spread(learner)
+    found = spread(facts)
     answer["bands"] = {"level": None if found.covariance is None else LEVEL, "words": found.words}
     if found.covariance is not None:
         directions = np.zeros((2, 2 * d))
         directions[0, :d] = directions[1, d:] = z
-        _bands(answer, learner, np.array([a, b]), directions @ found.covariance @ directions.T)
+        _bands(answer, facts, np.array([a, b]), directions @ found.covariance @ directions.T)
     return answer
 
 
-def learned(learner: Learner) -> bool:
-    """Whether there is an estimate at all: a policy that sets one price for everyone has none."""
-    return learner.learned > 0 and learner.given.phase is not Phase.FIXED
-
-
-def _best(learner: Learner, a: Array, b: Array) -> Array:
+def _best(facts: Facts, a: Array, b: Array) -> Array:
     """The price that earns most among those the guardrails allow."""
-    policy = learner.definition.policy
-    limits, n = learner.limits, len(a)
+    policy = facts.definition.policy
+    limits, n = facts.limits, len(a)
     low, high = limits.prices
     prices = np.empty(n)
     kernel.best_prices_on_terms(
@@ -81,9 +72,9 @@ def _at(family: Family, a: float, b: float, price: float, cost: float) -> dict[s
     return {"price": float(price), "demand": demand, "revenue": (price - cost) * demand}
 
 
-def _bands(answer: dict[str, Any], learner: Learner, centre: Array, covariance: Array) -> None:
+def _bands(answer: dict[str, Any], facts: Facts, centre: Array, covariance: Array) -> None:
     """Add bands to the curves, and intervals to the best price and to what it brings."""
-    policy = learner.definition.policy
+    policy = facts.definition.policy
     family, cost, prices = policy.family, policy.cost, np.array(answer["prices"])
     x = np.column_stack([np.ones(len(prices)), -prices])
     width = QUANTILE * np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", x, covariance, x), 0.0))
@@ -96,7 +87,7 @@ def _bands(answer: dict[str, Any], learner: Learner, centre: Array, covariance: 
     a, b = (centre + (normal * np.sqrt(np.maximum(values, 0.0))) @ vectors.T).T
     at_best, at_baseline = answer["best"]["price"], answer["baseline"]["price"]
     more = family.revenue(at_best, a, b, cost=cost) - family.revenue(at_baseline, a, b, cost=cost)
-    for name, draws in (("price", _best(learner, a, b)), ("more", more)):
+    for name, draws in (("price", _best(facts, a, b)), ("more", more)):
         answer["best"][f"{name}_low"], answer["best"][f"{name}_high"] = np.quantile(draws, _ENDS).tolist()
 
 

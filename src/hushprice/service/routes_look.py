@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from starlette.responses import Response, StreamingResponse
@@ -23,7 +21,9 @@ from hushprice.service.answers import (
     encoded,
     ready,
 )
+from hushprice.service.bands import Facts
 from hushprice.service.commands import View
+from hushprice.service.curve import curve as draw
 from hushprice.service.events import Event
 from hushprice.service.learner import Learner
 from hushprice.service.refusals import NotFound
@@ -31,6 +31,7 @@ from hushprice.service.routes import Call, Endpoint
 from hushprice.service.routes_log import PIECE, csv_lines
 from hushprice.service.routes_pages import matches
 from hushprice.service.store import Product
+from hushprice.service.summary import summary as summarise
 
 MOST_FEATURES = 10_000
 
@@ -85,19 +86,10 @@ async def product(call: Call) -> Response:
     )
 
 
-def _part(module: str, name: str) -> Callable[..., dict[str, Any]]:
-    """A function of a module that is loaded when first asked for."""
-    try:
-        found: Callable[..., dict[str, Any]] = getattr(import_module(f"hushprice.service.{module}"), name)
-    except ModuleNotFoundError:
-        raise Problem(501, "not_installed", "This part of the service is not installed.") from None
-    return found
-
-
 async def summary(call: Call) -> Response:
     """All that the dashboard shows of a product."""
     view = await call.parts.looks.view(call.product)
-    told = await call.parts.waiter.result(call.parts.service.run(view.name, _part("summary", "summary")))
+    told = await call.parts.waiter.result(call.parts.service.run(view.name, summarise))
     body = encoded(told)
     headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:24]}"', "Cache-Control": "private, no-cache"}
     if matches(call.request.headers.get("if-none-match"), headers["ETag"]):
@@ -109,12 +101,8 @@ async def curve(call: Call) -> Response:
     """The demand and revenue curve of a hypothetical customer, with bands."""
     context = _numbers(call.request.query_params.getlist("context"))
     view = await call.parts.looks.view(call.product)
-    draw = _part("curve", "curve")
-
-    def drawn(learner: Learner) -> dict[str, Any]:
-        return draw(learner, context)
-
-    return answer(await call.parts.waiter.result(call.parts.service.run(view.name, drawn)))
+    facts = await call.parts.waiter.result(call.parts.service.run(view.name, Facts.of))
+    return answer(await asyncio.to_thread(draw, facts, context))  # some work, which the writer need not wait for
 
 
 def _numbers(given: list[str]) -> list[float]:
@@ -203,11 +191,11 @@ ENDPOINTS = (
     Endpoint(method="GET", path="/v1/products", run=products, role="device", answer=ProductsAnswer, tag="products"),
     Endpoint(method="GET", path=_PRODUCT, run=product, role="seller", answer=ProductAnswer, tag="products"),
     Endpoint(
-        method="GET", path=f"{_PRODUCT}/summary", run=summary, role="seller", answer=OpenAnswer, refusals=(304, 501),
+        method="GET", path=f"{_PRODUCT}/summary", run=summary, role="seller", answer=OpenAnswer, refusals=(304,),
         tag="products",
     ),
     Endpoint(
-        method="GET", path=f"{_PRODUCT}/curve", run=curve, role="seller", answer=OpenAnswer, refusals=(409, 422, 501),
+        method="GET", path=f"{_PRODUCT}/curve", run=curve, role="seller", answer=OpenAnswer, refusals=(409, 422),
         query=(_CONTEXT,), tag="products",
     ),
     Endpoint(method="GET", path=f"{_PRODUCT}/log", run=log, role="seller", kind="text/csv", tag="products"),

@@ -16,8 +16,7 @@ from hushprice.policies.bounds import BoundServer
 from hushprice.policies.episodes import EpisodeServer
 from hushprice.policies.private.server import SGDServer
 from hushprice.policies.semi_myopic import MyopicServer
-from hushprice.service.bands import QUANTILE, spread
-from hushprice.service.curve import learned
+from hushprice.service.bands import QUANTILE, Facts, spread
 from hushprice.service.tally import COUNTS, SUMS, Point
 
 if TYPE_CHECKING:
@@ -57,6 +56,7 @@ UNSEEN = (
 def summary(learner: Learner) -> dict[str, Any]:
     """What the page shows, as plain data."""
     definition, policy, tally = learner.definition, learner.policy, learner.tally
+    facts = Facts.of(learner)
     title, words = PHASES[learner.params.phase]
     if learner.mode == "shadow":
         title, words = "Watching", "Everyone gets the baseline price, or the shop's own; the policy learns from it."
@@ -90,11 +90,11 @@ def summary(learner: Learner) -> dict[str, Any]:
         "counts": tally.counts,
         "sums": {name: getattr(tally, name) for name in SUMS},
         "open_offers": len(learner.open),
-        "known": learned(learner),
+        "known": facts.estimated,
         "learned_now": learner.learned,
         "minutes": [[60 * minute, n] for minute, n in sorted(tally.minutes.items())],
         "history": history(tally.points, 2 * definition.dim, private=definition.private),
-        "earned": None if definition.private else earned(learner),
+        "earned": None if definition.private else earned(learner, facts),
     }
 
 
@@ -156,7 +156,7 @@ def history(points: list[Point], width: int, *, private: bool) -> dict[str, Any]
     return columns
 
 
-def earned(learner: Learner) -> dict[str, Any] | None:
+def earned(learner: Learner, facts: Facts) -> dict[str, Any] | None:
     """What the last customers brought, next to what the model expects of the same ones at the baseline.
 
     Means a customer, net of cost. The first comes with the standard error of a mean, the second with that of the
@@ -175,10 +175,10 @@ def earned(learner: Learner) -> dict[str, Any] | None:
         "low": mean - QUANTILE * error,
         "high": mean + QUANTILE * error,
     }
-    found = spread(learner)
-    if not learned(learner) or found.covariance is None:
+    found = spread(facts)
+    if not facts.estimated or found.covariance is None:
         return told | {"baseline": None, "words": found.words}
-    theta, d = learner.estimate()[0], learner.definition.dim
+    theta, d = facts.theta, learner.definition.dim
     eta = z @ theta[:d] - baseline * (z @ theta[d:])
     margin = baseline - cost
     expected = float(np.mean(margin * policy.family.mean(eta)))
