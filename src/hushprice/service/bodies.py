@@ -180,30 +180,42 @@ def parse(raw: bytes) -> Any:
             raise
         problem = "The body is not JSON."
     else:
-        if raw.count(b"{") + raw.count(b"[") > DEEPEST or b"\\u" in raw:
-            _check(value)
+        if raw.count(b"{") + raw.count(b"[") > DEEPEST:
+            _check_depth(value)
+        if b"\\u" in raw:
+            _check_texts(value)
         return value
     raise Problem(400, "malformed", problem)
 
 
-def _check(value: Any) -> None:
-    """Refuse what databases and other languages cannot hold: deep nesting, NUL, half a surrogate pair."""
+def _check_depth(value: Any) -> None:
+    """Refuse deep nesting, which other readers cannot follow."""
     level = [value]
     for _ in range(DEEPEST):
-        inner: list[Any] = []
-        for item in level:
-            if isinstance(item, str):
-                if "\0" in item or any("\ud800" <= letter <= "\udfff" for letter in item):
-                    raise Problem(400, "malformed", "A text holds NUL or half a surrogate pair.")
-            elif isinstance(item, dict):
-                inner += item.keys()
-                inner += item.values()
-            elif isinstance(item, list):
-                inner += item
-        if not inner:
+        level = [
+            item
+            for holder in level
+            for item in (holder.values() if type(holder) is dict else holder)
+            if type(item) is dict or type(item) is list
+        ]
+        if not level:
             return
-        level = inner
     raise Problem(400, "malformed", "The body is nested too deeply.")
+
+
+def _check_texts(value: Any) -> None:
+    """Refuse what databases and other languages cannot hold: NUL, and half a surrogate pair."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            if "\0" in item or any("\ud800" <= letter <= "\udfff" for letter in item):
+                raise Problem(400, "malformed", "A text holds NUL or half a surrogate pair.")
+        elif isinstance(item, dict):
+            waiting += item.keys()
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item
 
 
 def check(value: Any, model: type[Body]) -> dict[str, Any]:
