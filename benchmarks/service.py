@@ -140,7 +140,7 @@ def offers(path: str) -> Requests:
 FIGURES: tuple[tuple[str, int, int, Callable[[str], Requests], str, tuple[str, ...]], ...] = (
     # what, connections, items a request, requests, path of the service, paths of the bare endpoints
     ("reports, single", 32, 1, singles, "/v1/products/coffee/reports", ("/reports", "/direct")),
-    ("reports, batches of 500", 4, BATCH, batches, "/v1/products/coffee/reports", ("/batches",)),
+    ("reports, batches of 500", 4, BATCH, batches, "/v1/products/coffee/reports", ("/batches", "/keyed")),
     ("offers, 32 at once", 32, 1, offers, "/v1/products/tea/offers", ("/offers",)),
     ("offers, 1 at a time", 1, 1, offers, "/v1/products/tea/offers", ("/offers",)),
 )
