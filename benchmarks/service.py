@@ -33,6 +33,7 @@ prices = [1.0, 5.0]
 horizon = 1000000000
 epsilon = 2.0
 z_max = 2.0
+max_lag = 1000000000
 [products.tea]
 policy = "mle-cycle"
 family = "logistic"
