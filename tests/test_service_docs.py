@@ -86,7 +86,7 @@ def test_the_table_of_the_api_is_complete(shop: tuple[str, dict[str, str]]) -> N
 
 def test_the_deployment_has_what_it_needs() -> None:
     assert [definition.name for definition in products(DEPLOY)] == ["coffee"]
-    environment, unit = blocks(DEPLOY, "ini")
+    environment, unit, _ = blocks(DEPLOY, "ini")
     names = {line.partition("=")[0] for line in environment.splitlines()}
     assert {name.removeprefix("HUSHPRICE_").lower() for name in names} <= set(Settings.__dataclass_fields__)
     assert "NUMBA_CACHE_DIR" in unit  # Numba cannot be imported where it can write nothing

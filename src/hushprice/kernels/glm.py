@@ -5,9 +5,7 @@ Demand has mean ``psi'(eta)`` with ``eta = a - b p``, ``a = z.alpha`` and ``b = 
 
 import math
 
-from numba import vectorize
-
-from hushprice.kernels.jit import compiled, inlined
+from hushprice.kernels.jit import compiled, inlined, ufunc
 from hushprice.kernels.special import exp, log, normal_quantile, omega, omegas, poisson_quantile
 
 LINEAR, LOGISTIC, POISSON = 0, 1, 2
@@ -231,12 +229,12 @@ def affine(values, shift, scale):
 
 
 # The same functions over arrays of any shape, for the demand layer.
-psi_ufunc = vectorize(cache=True)(psi.py_func)
-mean_ufunc = vectorize(cache=True)(mean.py_func)
-curvature_ufunc = vectorize(cache=True)(curvature.py_func)
-skewness_ufunc = vectorize(cache=True)(skewness.py_func)
-loglik_ufunc = vectorize(cache=True)(loglik.py_func)
-draw_ufunc = vectorize(cache=True)(draw.py_func)
-best_price_ufunc = vectorize(cache=True)(best_price.py_func)
-profit_ufunc = vectorize(cache=True)(profit.py_func)
-best_profit_ufunc = vectorize(cache=True)(best_profit.py_func)
+psi_ufunc = ufunc(psi.py_func)
+mean_ufunc = ufunc(mean.py_func)
+curvature_ufunc = ufunc(curvature.py_func)
+skewness_ufunc = ufunc(skewness.py_func)
+loglik_ufunc = ufunc(loglik.py_func)
+draw_ufunc = ufunc(draw.py_func)
+best_price_ufunc = ufunc(best_price.py_func)
+profit_ufunc = ufunc(profit.py_func)
+best_profit_ufunc = ufunc(best_profit.py_func)
