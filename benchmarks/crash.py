@@ -65,7 +65,7 @@ class Verdict:
 
     database: str
     workers: int
-    kills: int
+    kills: int  # processes that ran, and were ended without warning
     cut_off: int  # requests that got no answer
     acknowledged: int  # reports, offers and outcomes
     events: int
@@ -90,6 +90,7 @@ class Server:
         (folder / "products.toml").write_text(PRODUCTS)
         self.address, self.key = ("", 0), ""
         self.process: subprocess.Popen[str] | None = None
+        self.killed = 0  # processes, or groups of them, that were running when they were ended without warning
 
     def start(self) -> None:
         """Start it, and wait until it takes requests."""
@@ -118,15 +119,24 @@ class Server:
 
     def kill_one(self, rng: random.Random) -> bool:
         """End one of several workers without warning; the others go on, and another is started in its place."""
-        assert self.process is not None
-        found = subprocess.run(
-            ["pgrep", "-P", str(self.process.pid), "-f", "spawn_main"], capture_output=True, text=True, check=False
-        )
-        workers = [int(line) for line in found.stdout.split()]
+        workers = self._workers()
         if len(workers) < self.workers:
             return False
-        os.kill(rng.choice(workers), signal.SIGKILL)
+        victim = rng.choice(workers)
+        os.kill(victim, signal.SIGKILL)
+        while victim in self._workers():  # until it is gone
+            time.sleep(0.005)
+        self.killed += 1
         return True
+
+    def _workers(self) -> list[int]:
+        """The worker processes that run now."""
+        assert self.process is not None
+        found = subprocess.run(
+            ["pgrep", "-P", str(self.process.pid), "-f", "spawn_main"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return [int(line) for line in found.stdout.split()]
 
     def kill(self) -> None:
         """End it with all of its workers, without warning."""
@@ -134,7 +144,7 @@ class Server:
             return
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(60)
+        self.killed += self.process.wait(60) == -signal.SIGKILL  # not if it had ended by itself
         assert self.process.stdout is not None
         self.process.stdout.close()
         self.process = None
@@ -266,6 +276,7 @@ def run(kills: int, database: str, *, seed: int = 1, workers: int = 1, clients: 
             for client in crowd:
                 client.join(120)
             live = {name: _state(crowd[0], name) for name in ("coffee", "tea")}
+            killed = server.killed  # the one that is left does not count
         finally:
             done.set()
             pace.set()
@@ -274,7 +285,7 @@ def run(kills: int, database: str, *, seed: int = 1, workers: int = 1, clients: 
         raise AssertionError(f"{len(refusals)} requests were refused, first of all {refusals[0]}")
     if left := sum(len(client.waiting()) for client in crowd):
         raise AssertionError(f"{left} requests were never acknowledged")
-    return judge(database, crowd, live, kills=kills, workers=workers, seconds=time.perf_counter() - began)
+    return judge(database, crowd, live, kills=killed, workers=workers, seconds=time.perf_counter() - began)
 
 
 def _state(client: Client, name: str) -> dict[str, Any]:

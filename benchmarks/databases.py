@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,23 @@ class Postgres:
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}"'.encode())
         return str(self._server.get_uri(database=name))
+
+    def run(self, statement: str) -> str:
+        """Carry out a statement as the server's owner: the first value it gives, if it gives any."""
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            row = cursor.fetchone() if cursor.description else None
+        return "" if row is None else str(row[0])
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting of the running server, and wait until it has taken effect."""
+        self.run(f"ALTER SYSTEM SET {name} = {value}")
+        self.run("SELECT pg_reload_conf()")
+        for _ in range(1_000):
+            if self.run(f"SHOW {name}") == value:
+                return
+            time.sleep(0.01)
+        raise TimeoutError(f"The server did not take over {name} = {value}.")
 
     def stop(self) -> None:
         """Stop the server; its files stay."""

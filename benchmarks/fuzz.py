@@ -28,9 +28,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from benchmarks.databases import postgres
 from hushprice.service import Definition
 from hushprice.service.app import create_app
-from hushprice.service.run import DEMO
+from hushprice.service.examples import COFFEE
 from hushprice.service.settings import Settings, StartKey
 from hushprice.service.store import Store
 from hushprice.service.writer import Service
@@ -94,7 +95,7 @@ GOOD: dict[str, list[Any]] = {  # bodies to spoil
     "/v1/products/coffee/reports": [REPORT, {"reports": [REPORT, REPORT]}],
     "/v1/products/tea/offers": [{"id": "a", "context": [1.0, 0.5], "cost": 0.5}],
     "/v1/products/tea/outcomes": [{"offer": "a", "y": 1.0}, {"outcomes": [{"offer": "a", "y": 0.0}]}],
-    "/v1/products": [{"name": "new", "definition": DEMO}, {"name": "new", "definition": PLAIN}],
+    "/v1/products": [{"name": "new", "definition": COFFEE}, {"name": "new", "definition": PLAIN}],
     "/v1/products/tea/mode": [{"mode": "live"}],
     "/v1/products/tea/guardrails": [{"low": 2.0, "high": 4.0, "ladder": [2.0, 3.0], "largest_step": 1.0}],
     "/v1/products/tea/rollback": [{"version": 0}],
@@ -136,9 +137,9 @@ def _places(value: Any, here: tuple[Any, ...]) -> Any:
 class World:
     """A service with two products, and what has to stay the same."""
 
-    def __init__(self, folder: Path) -> None:
-        self.service = Service(Store.open(f"sqlite:///{folder / 'fuzz.db'}"))
-        self.service.store.add_product(Definition.of("coffee", DEMO))
+    def __init__(self, database: str) -> None:
+        self.service = Service(Store.open(database))
+        self.service.store.add_product(Definition.of("coffee", COFFEE))
         self.service.store.add_product(Definition.of("tea", PLAIN))
         key = StartKey.of("fuzz", "admin", KEY)
         self.service.start()
@@ -159,11 +160,12 @@ class World:
         self.service.stop()
 
     def fingerprint(self) -> Any:
-        """Everything that a request could change: digests, lengths of logs, products, keys."""
-        store = self.service.store
-        learned = [self.service.run(name, lambda learner: learner.digest()).result() for name in ("coffee", "tea")]
-        logs = [(product.name, store.head(product.id)) for product in store.products()]
-        return learned, logs, store.keys()
+        """Everything that a request could change: digests, and how many events, products and keys there are."""
+        asked = [self.service.run(name, lambda learner: learner.digest()) for name in ("coffee", "tea")]
+        counts = "count(*) FROM events", "count(*) FROM products", "count(*) FROM keys", "count(revoked) FROM keys"
+        with self.service.store.read() as connection:
+            kept = connection.exec_driver_sql(f"SELECT {', '.join(f'(SELECT {count})' for count in counts)}").one()
+        return [future.result() for future in asked], tuple(kept)
 
     def send(self, method: str, url: str, headers: dict[str, str], body: bytes | None) -> httpx.Response:
         """Send a request as it is, and look what it did."""
@@ -257,10 +259,10 @@ def by_hand(world: World, cases: int, number: int) -> None:
     _examples(noise, lambda drawn: post(*drawn), left - left * 2 // 3, number + 1)
 
 
-def fuzz(cases: int, number: int = 7) -> dict[str, Any]:
-    """So many cases, about half of them from the description: what came of them."""
+def fuzz(cases: int, number: int = 7, database: str | None = None) -> dict[str, Any]:
+    """So many cases, about half of them from the description: what came of them. On SQLite unless given."""
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder))
+        world = World(f"sqlite:///{Path(folder) / 'fuzz.db'}" if database is None else database)
         try:
             described(world, cases // 2, number)
             by_hand(world, cases - sum(world.statuses.values()), number)
@@ -278,10 +280,11 @@ def fuzz(cases: int, number: int = 7) -> dict[str, Any]:
     }
 
 
-def command(cases: Annotated[int, typer.Option(help="Cases.")] = 10_000) -> None:
+def command(cases: Annotated[int, typer.Option(help="Cases, a tenth of them on PostgreSQL.")] = 10_000) -> None:
     """Fuzzing from the OpenAPI description and by hand: no 5xx, and a refused request changes nothing."""
-    found = fuzz(cases)
-    problems = found.pop("problems")
+    with postgres() as server:
+        found = {"SQLite": fuzz(cases - cases // 10), "PostgreSQL": fuzz(cases // 10, 8, server.url("fuzz"))}
+    problems = [problem for part in found.values() for problem in part.pop("problems")]
     typer.echo(json.dumps(found, indent=2))
     for problem in problems[:20]:
         typer.echo(problem)

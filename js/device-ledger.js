@@ -36,6 +36,28 @@ export function defaultStorage() {
   );
 }
 
+/**
+ * A storage that may be used here. One that other tabs see too needs locks, without which two tabs could spend the same
+ * budget and overwrite each other's reports; browsers give them to secure pages only. Memory and sessionStorage are one
+ * tab's own (a tab that is duplicated starts with a copy of the latter); any other storage counts as shared.
+ */
+export function checkShared(storage) {
+  if (typeof globalThis.window === "undefined" || globalThis.navigator?.locks) return storage;
+  if (storage instanceof MemoryStorage || storage === sessionStore()) return storage;
+  throw new LedgerError(
+    "This page has no locks (navigator.locks), so that several tabs would spend one budget twice and lose reports. " +
+      "Serve it by https, or pass storage: new MemoryStorage() if a budget that ends with the page will do.",
+  );
+}
+
+function sessionStore() {
+  try {
+    return globalThis.sessionStorage;
+  } catch {
+    return undefined; // blocked
+  }
+}
+
 const queues = new Map(); // the last one waiting for each name
 
 async function queued(name, work) {
@@ -115,7 +137,7 @@ export class Ledger {
       throw new InvalidInput("The epsilon of a ledger must be a number above 0 and at most 1e6.");
     }
     if (!amount(delta) || delta > 1) throw new InvalidInput("The delta of a ledger must be a number from 0 to 1.");
-    this.#storage = storage;
+    this.#storage = checkShared(storage);
     this.#cap = { epsilon, delta };
     this.#keys = [`hushprice:ledger:${name}`, `hushprice:ledger:${name}:copy`];
   }

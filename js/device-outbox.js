@@ -26,13 +26,22 @@ function plainItem(x) {
   return x.report === null || plain !== null ? { id: x.id, version: x.version, report: plain } : null;
 }
 
+/** The items of a text, and what in it is none: of a text that is no list at all, the text. */
 function parsedItems(text) {
+  const damaged = [];
+  const items = [];
   try {
-    const items = JSON.parse(text ?? "[]");
-    return Array.isArray(items) ? items.map(plainItem).filter((item) => item !== null) : [];
+    const found = JSON.parse(text ?? "[]");
+    if (!Array.isArray(found)) throw new SyntaxError();
+    for (const one of found) {
+      const item = plainItem(one);
+      if (item !== null) items.push(item);
+      else damaged.push(JSON.stringify(one));
+    }
   } catch {
-    return []; // what cannot be read cannot be sent
+    damaged.push(text);
   }
+  return { items, damaged };
 }
 
 /** The bytes of a request: one report as it is, several as a list. */
@@ -40,7 +49,12 @@ function bodyOf(items) {
   return new TextEncoder().encode(JSON.stringify(items.length === 1 ? items[0] : { reports: items }));
 }
 
-/** Reports that wait, sent in the order in which they were made, in batches, again and again until they are taken. */
+/**
+ * Reports that wait, sent in the order in which they were made, in batches, again and again until they are taken.
+ *
+ * What cannot be read cannot be sent. Before it would be overwritten it is laid aside under another key (":damaged"), a
+ * line of JSON each, where whoever looks for lost reports finds it; `damaged` counts.
+ */
 export class Outbox {
   #name;
   #storage;
@@ -50,6 +64,8 @@ export class Outbox {
   #timer = null;
   #failures = 0;
   #closed = false;
+
+  damaged = 0; // found by this object
 
   constructor({ name, storage, post, onVersion, onRefused }) {
     this.#name = `hushprice:outbox:${name}`;
@@ -96,7 +112,7 @@ export class Outbox {
   /** Send these and forget them once they are acknowledged. A list that is refused is sent one by one. */
   async #send(items) {
     const answer = await this.#post(bodyOf(items));
-    if (NEVER.includes(answer.status)) return this.#refused(items, answer.status);
+    if (refusedForGood(answer)) return this.#refused(items, answer.status);
     acknowledged(answer, items.length, this.#onVersion);
     await this.#forget(items);
     return items.length;
@@ -126,7 +142,16 @@ export class Outbox {
   }
 
   async #items() {
-    return parsedItems(await this.#storage.getItem(this.#name));
+    return parsedItems(await this.#storage.getItem(this.#name)).items;
+  }
+
+  async #layAside(damaged) {
+    const key = `${this.#name}:damaged`;
+    const before = await this.#storage.getItem(key);
+    const lines = before === null ? [] : before.split("\n");
+    const more = damaged.map((text) => JSON.stringify(text)).filter((line) => !lines.includes(line));
+    if (more.length > 0) await this.#storage.setItem(key, [...lines, ...more].join("\n"));
+    this.damaged += more.length;
   }
 
   #forget(items) {
@@ -136,8 +161,10 @@ export class Outbox {
 
   #change(work) {
     return locked(this.#name, async () => {
-      const items = work(await this.#items());
+      const { items: before, damaged } = parsedItems(await this.#storage.getItem(this.#name));
+      const items = work(before);
       try {
+        if (damaged.length > 0) await this.#layAside(damaged);
         if (items.length === 0) await this.#storage.removeItem(this.#name);
         else await this.#storage.setItem(this.#name, JSON.stringify(items));
       } catch (cause) {
@@ -150,6 +177,17 @@ export class Outbox {
 }
 
 const POWERS_OF_TWO = Array.from({ length: 10 }, (_, k) => 1 << k);
+
+/** Whether the service itself says that it will never take this: a page of somebody in between does not count. */
+function refusedForGood({ status, text }) {
+  if (!NEVER.includes(status)) return false;
+  try {
+    const { code, message } = JSON.parse(text).error;
+    return typeof code === "string" && typeof message === "string";
+  } catch {
+    return false;
+  }
+}
 
 /** Refuse any answer but one that counts all of the reports: a login page says 200 too. */
 function acknowledged({ status, headers, text }, count, onVersion) {

@@ -1,61 +1,35 @@
-/** What a device agrees to at most, and published parameters that were checked against it. */
+/** Published parameters, checked against what this device promised, and what is done with them. */
 
-import { BrokenPromise, InvalidInput } from "./device-errors.js";
+import { InvalidInput } from "./device-errors.js";
 import { fairCoin, lossDelta, lossOf } from "./device-guarantee.js";
 import { FAMILIES, clamp, privatize, quoteOnTerms, score, utility } from "./device-kernels.js";
+import {
+  LARGEST,
+  LARGEST_EPSILON,
+  MECHANISMS,
+  PrivacyPromise,
+  SMALLEST_EPSILON,
+  demand,
+  demandAtMost,
+  demandCustomers,
+  isName,
+  isNumber,
+  isPair,
+  isPlain,
+  pinsOf,
+} from "./device-promise.js";
 
 export const PROTOCOL = 1;
-export const MECHANISMS = Object.freeze(["l2-ball", "privunit", "gaussian"]);
 export const PHASES = Object.freeze(["explore", "exploit", "fixed"]);
 const MODES = ["live", "shadow", "frozen"];
 
-const LARGEST = 1e12; // of prices, costs, contexts
 const LARGEST_THETA = 1e6; // of the centre and the radius of Theta
 const LARGEST_PAIRS = 1024;
 const LARGEST_DIM = 1000;
-const SMALLEST_EPSILON = 1e-6;
-const LARGEST_EPSILON = 30;
+const MOST_WORK = 1 << 17; // numbers of all directions of a report: a server may not ask for more
 const ROUNDING = 1 + 1e-9; // of a clip bound, which is derived by a square root, and of a point on the edge of Theta
 
-const isNumber = (x, low, high) => typeof x === "number" && x >= low && x <= high && Number.isFinite(x);
-const isPlain = (x) => typeof x === "object" && x !== null && !Array.isArray(x);
-const isName = (x) => typeof x === "string" && x.length > 0 && x.length <= 200;
-const isPair = (x) => Array.isArray(x) && x.length === 2 && x.every((p) => isNumber(p, 0, LARGEST)) && x[0] <= x[1];
-
-// -- the promise ------------------------------------------------------------------------------------------------------
-
-function agreed(name, value, low, high) {
-  if (!isNumber(value, low, high)) throw new InvalidInput(`${name} must be a number from ${low} to ${high}.`);
-  return value;
-}
-
-/**
- * What this device agrees to at most, in one report, whatever the server asks for.
- *
- * epsilon: no report may be more than e^epsilon times as likely from one customer as from another; delta: but for this
- * chance (Gaussian noise only); clip: bound on the length of what is reported about; mechanisms: those that may be
- * used; prices: [low, high] that no price may leave, if given.
- */
-export class PrivacyPromise {
-  constructor({ epsilon, delta = 0, clip, mechanisms = MECHANISMS, prices = null } = {}) {
-    this.epsilon = agreed("epsilon", epsilon, SMALLEST_EPSILON, LARGEST_EPSILON);
-    this.delta = agreed("delta", delta, 0, 0.5);
-    this.clip = agreed("clip", clip, 1e-100, LARGEST);
-    if (!Array.isArray(mechanisms) || !mechanisms.length || !mechanisms.every((name) => MECHANISMS.includes(name))) {
-      throw new InvalidInput(`mechanisms must be a list of some of ${MECHANISMS.join(", ")}.`);
-    }
-    if (prices !== null && !isPair(prices)) throw new InvalidInput("prices must be [low, high].");
-    this.mechanisms = Object.freeze([...mechanisms]);
-    this.prices = prices === null ? null : Object.freeze([...prices]);
-    Object.freeze(this);
-  }
-}
-
 // -- reading a document ----------------------------------------------------------------------------------------------
-
-function demand(holds, text) {
-  if (!holds) throw new BrokenPromise(`${text} No price and no report is made from these parameters.`);
-}
 
 function number(x, name, low = -LARGEST, high = LARGEST) {
   demand(isNumber(x, low, high), `The published ${name} is not a number from ${low} to ${high}.`);
@@ -87,12 +61,13 @@ function readMechanism(x, dim, promise) {
   const epsilon = number(x.epsilon, "epsilon", SMALLEST_EPSILON, LARGEST_EPSILON);
   const delta = number(x.delta, "delta", 0, 0.5);
   const clip = number(x.clip, "clip", 1e-100, LARGEST);
-  demand(epsilon <= promise.epsilon, `The server asks for epsilon = ${epsilon}, this device gives ${promise.epsilon}.`);
-  demand(delta <= promise.delta, `The server asks for delta = ${delta}, this device gives ${promise.delta}.`);
-  demand(clip <= promise.clip * ROUNDING, `The server asks for a clip of ${clip}, this device gives ${promise.clip}.`);
+  demandAtMost("epsilon", epsilon, promise.epsilon);
+  demandAtMost("delta", delta, promise.delta);
+  demandAtMost("clip", clip, promise.clip, ROUNDING);
   demand(x.dim === dim, `The published mechanism is not for ${dim} numbers.`);
   const most = x.name === "privunit" ? LARGEST_PAIRS : 1;
   const pairs = whole(x.pairs, "number of pairs", 1, most);
+  demand(pairs * dim <= MOST_WORK, `${pairs} pairs of ${dim} numbers are too much: ${MOST_WORK} at most.`);
   const top = whole(x.top, "number of best directions", 1, pairs);
   const checked = { name: x.name, epsilon, delta, clip, dim, pairs, top, coin: 0n, sd: 0 };
   if (x.name === "gaussian") {
@@ -133,11 +108,14 @@ function readLadder(x) {
   return Object.freeze([...x]);
 }
 
-/** Ranges by segment; one segment without a name holds everyone where there are none. */
-function readRanges(x, prices) {
-  const names = x.segments;
+function readSegments(names) {
   demand(Array.isArray(names) && names.every(isName), "The published segments are no names.");
   demand(new Set(names).size === names.length, "Two published segments have the same name.");
+  return names;
+}
+
+/** Ranges by segment; one segment without a name holds everyone where there are none. */
+function readRanges(x, names, prices) {
   demand(isPlain(x.ranges), "The published ranges are not given by segment.");
   demand(Object.keys(x.ranges).every((name) => names.includes(name)), "A published range is for an unknown segment.");
   const own = (name) => (Object.hasOwn(x.ranges, name) ? pair(x.ranges[name], "range of a segment", prices) : prices);
@@ -148,12 +126,12 @@ function readRanges(x, prices) {
 const cutTo = (range, [least, most]) => range.map((p) => clamp(p, least, most));
 
 /** The range of each segment in force: cut to the guardrails and, for experiments, to their range. */
-function readTerms(x, phase, ladder, prices) {
+function readTerms(x, segments, phase, ladder, prices) {
   const rails = x.guardrails;
   demand(isPlain(rails) && "low" in rails && "high" in rails, "The published guardrails are no guardrails.");
   const limits = pair([rails.low ?? prices[0], rails.high ?? prices[1]], "guardrails", prices);
   const experiments = pair(x.experiments, "range of experiments", prices);
-  const ranges = readRanges(x, prices);
+  const ranges = readRanges(x, segments, prices);
   for (const [name, range] of ranges) {
     const cut = cutTo(range, limits);
     const terms = phase === "explore" ? cutTo(cut, experiments) : cut;
@@ -192,6 +170,8 @@ export function readParams(document, promise) {
   demand(typeof x.learn === "boolean", "The document does not say whether to report.");
   demand(isPlain(x.score), "The document does not say what to report about.");
   const dim = whole(x.dim, "dim", 1, LARGEST_DIM);
+  const [segments, features] = [readSegments(x.segments), readFeatures(x.features, dim)];
+  demandCustomers(promise, x.family, segments, features);
   const prices = pair(x.prices, "range of prices", promise.prices);
   const ladder = readLadder(x.ladder);
   const fields = {
@@ -202,7 +182,7 @@ export function readParams(document, promise) {
     dim,
     prices,
     ladder,
-    terms: readTerms(x, x.phase, ladder, prices),
+    terms: readTerms(x, segments, x.phase, ladder, prices),
     cost: number(x.cost, "cost", 0, LARGEST),
     phase: x.phase,
     level: number(x.level, "level"),
@@ -211,29 +191,29 @@ export function readParams(document, promise) {
     shift: number(x.score.shift, "shift of the score"),
     factor: number(x.score.factor, "factor of the score"),
     mechanism: readMechanism(x.mechanism, 2 * dim, promise),
-    features: readFeatures(x.features, dim),
+    features,
     document: structuredClone(x),
   };
   return new Params(CHECKED, fields);
 }
 
-// What a product never changes.
+// What a product never changes; nor does it change the names and constants of its features.
 // prettier-ignore
 const FIXED = [
   "product", "family", "dim", "prices", "experiments", "cost", "segments", "ranges", "centre", "radius", "score",
-  "mechanism", "features",
+  "mechanism",
 ];
 
-/** Whether parameters are not of an earlier version than those before. Refuses what has become another product. */
+/** Whether parameters are those before, or of a later version. Refuses what has become another product. */
 export function follows(params, before) {
   const text = (of, name) => JSON.stringify(of.document[name]);
   for (const name of FIXED) {
     demand(text(params, name) === text(before, name), `The server changed the ${name} of the product, which is fixed.`);
   }
-  const one = params.version === before.version;
-  const same = Object.keys(before.document).every((name) => text(params, name) === text(before, name));
-  demand(!one || same, "The server published two different documents as one version.");
-  return params.version >= before.version;
+  const [now, then] = [params, before].map(({ features }) => JSON.stringify(pinsOf(features)));
+  demand(now === then, "The server changed the features of the product, which are fixed.");
+  if (params.version !== before.version) return params.version > before.version;
+  return Object.keys(before.document).every((name) => text(params, name) === text(before, name));
 }
 
 // -- what is done with them ------------------------------------------------------------------------------------------
@@ -249,18 +229,17 @@ function byName(params, given) {
   const { features } = params;
   if (!features.length) throw new InvalidInput("This product's features have no names: give the context as a list.");
   const asked = features.filter((f) => f.value === undefined).map((f) => f.name);
-  const constant = features.filter((f) => f.value !== undefined);
-  const known = Object.keys(given).every((name) => features.some((f) => f.name === name));
-  if (!known || !asked.every((name) => Object.hasOwn(given, name))) {
-    throw new InvalidInput(`The context must give exactly ${asked.join(", ")} by name.`);
-  }
-  if (!constant.every((f) => !Object.hasOwn(given, f.name) || given[f.name] === f.value)) {
-    throw new InvalidInput("A constant feature is given with another value.");
+  if (Object.keys(given).length !== asked.length || !asked.every((name) => Object.hasOwn(given, name))) {
+    throw new InvalidInput(`The context must give exactly ${asked.join(", ")} by name, and no constant.`);
   }
   return features.map((f) => (f.value === undefined ? given[f.name] : f.value));
 }
 
-/** The context z as numbers, from a list or by the names of the features; constants may be left out by name. */
+/**
+ * The context z as numbers, from a list or by the names of the features that are no constants, exactly. No value is
+ * compared with anything that the server published: a list is taken as it is, and a constant is not given by name,
+ * whatever its value.
+ */
 export function contextOf(params, given) {
   const isList = Array.isArray(given) || (ArrayBuffer.isView(given) && !(given instanceof DataView));
   const values = isList ? [...given] : isPlain(given) ? byName(checked(params), given) : [];
@@ -279,15 +258,19 @@ export function rangeOf(params, segment = null) {
   throw new InvalidInput(`${told} ${PRIVATE}`);
 }
 
-/** The shop's own price, where the server learns from it (mode shadow) and it lies in the range. */
+/** The shop's own price, where the server learns from it (mode shadow) and it lies in the range of this customer. */
 function ownPrice(params, price, low, high) {
   if (params.mode !== "shadow") throw new InvalidInput("A price of one's own can be quoted in mode shadow only.");
-  if (!isNumber(price, low, high)) throw new InvalidInput(`A price of one's own must lie in [${low}, ${high}].`);
+  if (!isNumber(price, low, high)) {
+    // which range that is would tell the customer's segment
+    throw new InvalidInput(`A price of one's own must lie within the range of prices for this customer. ${PRIVATE}`);
+  }
   return price;
 }
 
 /**
- * The price for a context z. `uniform`, in [0, 1), decides a price experiment (phase explore).
+ * The price for a context z. `uniform`, in [0, 1), decides a price experiment (phase explore). `price` is the shop's
+ * own one, in mode shadow: it is quoted if it lies in the range that a quote would have.
  *
  * @param {Params} params
  * @param {ArrayLike<number> | Record<string, number>} z
@@ -295,10 +278,10 @@ function ownPrice(params, price, low, high) {
 export function quote(params, z, { segment = null, cost = null, uniform = 0, price = null } = {}) {
   const context = contextOf(params, z);
   const [low, high] = rangeOf(params, segment);
-  if (price !== null) return ownPrice(params, price, low, high);
   const own = cost ?? params.cost;
   if (!isNumber(own, 0, LARGEST)) throw new InvalidInput(`A cost is a number from 0 to ${LARGEST}. ${PRIVATE}`);
   if (!isNumber(uniform, 0, 1) || uniform === 1) throw new InvalidInput("uniform must be a number in [0, 1).");
+  if (price !== null) return ownPrice(params, price, low, high);
   const { phase, family, level, ladder } = params;
   const [a, b] = utility(context, params.theta);
   return quoteOnTerms(phase, family, a, b, level, uniform, own, low, high, ladder);

@@ -21,6 +21,9 @@ export declare class Unavailable extends HushpriceError {}
 // -- the promise ------------------------------------------------------------------------------------------------------
 
 export type MechanismName = "l2-ball" | "privunit" | "gaussian";
+export type Family = "linear" | "logistic" | "poisson";
+/** A feature's name, or the name and the value of a constant one. */
+export type PinnedFeature = string | readonly [string, number];
 
 /** What this device agrees to at most, in one report, whatever the server asks for. */
 export declare class PrivacyPromise {
@@ -35,12 +38,23 @@ export declare class PrivacyPromise {
     mechanisms?: readonly MechanismName[];
     /** A range that no price may leave. */
     prices?: readonly [number, number] | null;
+    /** Of demand, which says what outcomes there are; "logistic" (0 or 1) unless given. */
+    family?: Family;
+    /** All segments that a customer may be of; none unless given. */
+    segments?: readonly string[];
+    /** In the order of the context; unless given, any, and then those of the first parameters that are read. */
+    features?: readonly PinnedFeature[] | null;
   });
+  /** Exactly what a params document asks for: to be made once and kept, as JSON if need be. */
+  static of(document: unknown): PrivacyPromise;
   readonly epsilon: number;
   readonly delta: number;
   readonly clip: number;
   readonly mechanisms: readonly MechanismName[];
   readonly prices: readonly [number, number] | null;
+  readonly family: Family;
+  readonly segments: readonly string[];
+  readonly features: readonly PinnedFeature[] | null;
 }
 
 // -- parameters -------------------------------------------------------------------------------------------------------
@@ -70,7 +84,7 @@ export declare class Params {
   readonly product: string;
   readonly mode: "live" | "shadow" | "frozen";
   readonly version: number;
-  readonly family: "linear" | "logistic" | "poisson";
+  readonly family: Family;
   readonly dim: number;
   readonly prices: readonly [number, number];
   readonly ladder: readonly number[];
@@ -89,7 +103,7 @@ export declare class Params {
   readonly document: Readonly<Record<string, unknown>>;
 }
 
-/** Numbers in the order of the features, or by their names (constants may be left out). */
+/** Numbers in the order of the features, or by the names of those that are no constants. */
 export type Context = ArrayLike<number> | Readonly<Record<string, number>>;
 /** All that is said about a sale. */
 export type Report = { seed: string; index: number } | { grid: number[] };
@@ -102,7 +116,7 @@ export interface Terms {
   segment?: string | null;
   /** The cost of a unit for this customer, if it is not the product's. */
   cost?: number | null;
-  /** The shop's own price (mode shadow only). */
+  /** The shop's own price: mode shadow only, and within the range that a price for this customer could have. */
   price?: number | null;
 }
 
@@ -157,7 +171,7 @@ export declare class Ledger {
   constructor(options: {
     epsilon: number;
     delta?: number;
-    /** localStorage in browsers, memory elsewhere. */
+    /** localStorage in browsers (where there are locks: on https pages), memory elsewhere. */
     storage?: KeyValueStorage;
     /** Of the customer, where several share a storage. */
     name?: string;
@@ -185,7 +199,7 @@ export declare class Offer {
 export interface Item {
   readonly id: string;
   readonly version: number;
-  /** null where no report is asked for or the budget is spent. */
+  /** null where no report is asked for or the budget is spent; while experiments are asked for it tells the latter. */
   readonly report: Report | null;
 }
 
@@ -198,7 +212,7 @@ export interface DeviceOptions {
   promise: PrivacyPromise;
   /** null leaves uncounted what many reports give away. */
   ledger: Ledger | null;
-  /** For reports not yet sent: localStorage in browsers, memory elsewhere. */
+  /** For reports not yet sent: localStorage in browsers (where there are locks), memory elsewhere. */
   storage?: KeyValueStorage;
   fetch?: typeof globalThis.fetch;
   /** The operating system's unless given. */
@@ -215,11 +229,16 @@ export interface DeviceOptions {
 export declare class Device {
   constructor(options: DeviceOptions);
   readonly ledger: Ledger | null;
-  /** The parameters in force, checked against the promise. */
+  /** Reports found damaged in the storage since this object was made; laid aside there, and not sent. */
+  readonly damaged: number;
+  /**
+   * The parameters in force, checked against the promise. Ones of an earlier version, or others of the same version,
+   * are taken if they stay: a service that was restored from a backup. What a product never changes may not change.
+   */
   params(): Promise<Params>;
   /** The price for a context, which never leaves this device. */
   offer(z: Context, terms?: Terms): Promise<Offer>;
-  /** What came of an offer. Makes its one report and sends it, now or later. */
+  /** What came of an offer. Makes its one report and sends it, now or later; the same again resolves to the same. */
   sold(offer: Offer, y: number | boolean): Promise<Item & { readonly sent: boolean }>;
   /** Send what waits, now. */
   flush(): Promise<{ sent: number; waiting: number }>;

@@ -20,11 +20,10 @@
  */
 
 import { BrokenPromise, BudgetSpent, InvalidInput, Unavailable } from "./device-errors.js";
-import { Ledger, defaultStorage } from "./device-ledger.js";
+import { Ledger, checkShared, defaultStorage } from "./device-ledger.js";
 import { SystemWords, UnsafeWords, hex, uniformOf } from "./device-numbers.js";
 import { Outbox } from "./device-outbox.js";
 import {
-  PrivacyPromise,
   contextOf,
   follows,
   outcomeOf,
@@ -33,18 +32,20 @@ import {
   report,
   wordsNeeded,
 } from "./device-params.js";
+import { PrivacyPromise } from "./device-promise.js";
 
 export { BrokenPromise, BudgetSpent, HushpriceError, InvalidInput, LedgerError, Unavailable } from "./device-errors.js";
 export { Ledger, MemoryStorage } from "./device-ledger.js";
 export { SystemWords, UnsafeWords } from "./device-numbers.js";
-export { Params, PrivacyPromise, quote, readParams, report, wordsNeeded } from "./device-params.js";
+export { PrivacyPromise } from "./device-promise.js";
+export { Params, quote, readParams, report, wordsNeeded } from "./device-params.js";
 
 export const VERSION = "0.1.0";
 
 const PATIENCE = 15; // seconds that a request may take
 const LONGEST_AGE = 3600; // seconds: a server may not ask for parameters to be kept longer
 const LONGEST_STALE = 600; // seconds that they serve on while the service cannot be reached
-const LOOKS = 3; // at a service whose workers are not of one mind before it counts as going backwards
+const LOOKS = 3; // at parameters that do not follow those kept: one worker of the service may lag behind another
 
 const held = new WeakMap(); // what an offer must not show: its device, the parameters, the context
 
@@ -78,9 +79,17 @@ function parsed(text) {
  *
  * url, key, product: of the service, with a key of role device; promise: what one report may give away at most; ledger:
  * what all of them may, or null to leave that uncounted; storage: for reports not yet sent (localStorage in browsers,
- * memory elsewhere); fetch: the browser's unless given; onSend(bytes, { method, url, headers }) is told of every
- * request before it is made, with the very bytes of its body; onRefused(item, status) of reports that the service will
- * never take.
+ * memory elsewhere; one that tabs share needs the browser's locks, which https pages have); fetch: the browser's unless
+ * given; onSend(bytes, { method, url, headers }) is told of every request before it is made, with the very bytes of its
+ * body; onRefused(item, status) of reports that the service will never take.
+ *
+ * Every sale is followed by a report, or by a null where none is asked for or the budget is spent. Of these two the
+ * server knows the first: a null while experiments are asked for tells it that the budget of this device is spent, and
+ * so that it has reported before. It tells nothing of the sale it stands for.
+ *
+ * A request names the version of the parameters at hand, in If-None-Match and in a report. A server that gave a device
+ * a version of its own could tell it from others by that. Versions are public numbers: an app that minds compares
+ * (await device.params()).version with what others were given.
  */
 export class Device {
   #address;
@@ -122,7 +131,7 @@ export class Device {
     this.#onSend = onSend ?? null;
     this.#outbox = new Outbox({
       name: this.#address,
-      storage: storage ?? defaultStorage(),
+      storage: checkShared(storage ?? defaultStorage()),
       post: (body) => this.#request("POST", "reports", { "Content-Type": "application/json" }, body),
       onVersion: (version) => this.#hear(version),
       onRefused,
@@ -134,7 +143,18 @@ export class Device {
     return this.#ledger;
   }
 
-  /** The parameters in force: those kept while they are fresh, else the server's, checked against the promise. */
+  /** Reports found damaged in the storage since this object was made. They are laid aside there, and not sent. */
+  get damaged() {
+    return this.#outbox.damaged;
+  }
+
+  /**
+   * The parameters in force: those kept while they are fresh, else the server's, checked against the promise.
+   *
+   * Ones of an earlier version, or others of the same version, are looked at again: one worker of the service may lag
+   * behind another. If they stay they are a new start, as of a service restored from a backup, and are taken. Nothing
+   * is lost by that: a server may publish any theta of its ball, and promise and ledger hold for all.
+   */
   async params() {
     this.#wake();
     const age = this.#age();
@@ -147,7 +167,9 @@ export class Device {
 
   /**
    * The price for a context: numbers in the order of the features, or by their names. It never leaves this device.
-   * segment and cost, where the product has them, do not either; price is the shop's own one (mode shadow only).
+   * segment and cost, where the product has them, do not either; price is the shop's own one (mode shadow only, within
+   * the range that a price for this customer could have; the server publishes that range, and one that is refused is not
+   * reported: let it be a price that the server may know).
    */
   async offer(z, { segment = null, cost = null, price = null } = {}) {
     const params = await this.params();
@@ -160,10 +182,12 @@ export class Device {
   }
 
   /**
-   * What came of an offer: 1 or 0 (sold or not), or how much was. Charges the ledger, makes the one report of this
+   * What came of an offer: 1 or 0 (sold or not), or how much was. The same again makes no second report and resolves to
+   * the same; something else is refused. Charges the ledger, makes the one report of this
    * offer, keeps it in the storage and sends it; what cannot be sent now is sent later, with the same id. Resolves to
    * what leaves and whether it has left: { id, version, report, sent }. The report is null where none is asked for or
-   * the budget is spent: a device always sends something, so that silence says nothing.
+   * the budget is spent: a device always sends something, so that silence says nothing. A null while experiments are
+   * asked for says that the budget is spent.
    */
   async sold(offer, y) {
     const secret = held.get(offer);
@@ -231,21 +255,21 @@ export class Device {
   }
 
   async #ask() {
-    for (let look = 0; look < LOOKS; look++) {
-      if (look > 0) await new Promise((done) => setTimeout(done, 200));
-      const params = await this.#look();
+    for (let look = 1; look < LOOKS; look++) {
+      const params = await this.#look(false);
       if (params !== null) return params;
+      await new Promise((done) => setTimeout(done, 200));
     }
-    throw new BrokenPromise("The server's parameters go back to an earlier version: they are not taken.");
+    return this.#look(true);
   }
 
-  /** The server's parameters, or the last ones while it cannot be reached; null if they are older than those. */
-  async #look() {
+  /** The server's parameters, or the last ones while it cannot be reached; null if they are no sequel and must be. */
+  async #look(afresh) {
     const headers = { Accept: "application/json" };
     // the version, not whatever the server sent as ETag: that could tell one device from all others
     if (this.#kept) headers["If-None-Match"] = `"${this.#kept.params.version}"`;
     try {
-      return this.#take(await this.#request("GET", "params", headers));
+      return this.#take(await this.#request("GET", "params", headers), afresh);
     } catch (problem) {
       const age = this.#age();
       if (problem instanceof Unavailable && age >= 0 && age < LONGEST_STALE) return this.#kept.params;
@@ -253,13 +277,13 @@ export class Device {
     }
   }
 
-  #take({ status, headers, text }) {
+  #take({ status, headers, text }, afresh) {
     if (status === 304 && this.#kept) return this.#keep(this.#kept.params, headers);
     if (status >= 500 || status === 429) throw new Unavailable(`The service is not available (${status}).`);
     if (status !== 200) throw new InvalidInput(`The service does not give this device any parameters (${status}).`);
     const params = readParams(parsed(text), this.#promise);
     if (params.product !== this.#product) throw new BrokenPromise("The server sent another product's parameters.");
-    if (this.#kept && !follows(params, this.#kept.params)) return null;
+    if (this.#kept && !follows(params, this.#kept.params) && !afresh) return null;
     return this.#keep(params, headers);
   }
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,7 @@ from hushprice.device import (
     context,
     demand,
     numbers,
+    page,
     philox,
     quote,
     report,
@@ -55,6 +59,7 @@ FILES = Path(__file__).parents[1] / "vectors"
 VECTORS: dict[str, Any] = json.loads((FILES / "device.json").read_text(encoding="utf-8"))
 OLD: dict[str, Any] = json.loads((FILES / "privacy.json").read_text(encoding="utf-8"))
 GENEROUS = Promise(epsilon=4.0, delta=1e-3, clip=30.0)
+SEGMENTS = Promise(epsilon=2.0, clip=4.0, segments=("adult", "student"))
 PHASES = {"explore": quote_kernel.EXPLORE, "exploit": quote_kernel.EXPLOIT, "fixed": quote_kernel.FIXED}
 
 
@@ -108,9 +113,14 @@ def test_vectors_of_noise_levels() -> None:
                 Mechanism(name="gaussian", **options)
 
 
+def customers_of(told: Mapping[str, Any]) -> Promise:
+    """A promise for customers of this document, with any report."""
+    return replace(GENEROUS, family=told["family"], segments=told["segments"])
+
+
 def test_vectors_of_sessions() -> None:
     for session in VECTORS["sessions"]:
-        params = Params.read(session["params"], GENEROUS)
+        params = Params.read(session["params"], customers_of(session["params"]))
         for customer in session["customers"]:
             words = words_of(customer)
             u = philox.uniform(words.pop(0)) if params.experiment else 0.0
@@ -121,10 +131,22 @@ def test_vectors_of_sessions() -> None:
                 assert report(params, customer["z"], price, customer["y"], words) == customer["report"]
 
 
+def test_vectors_of_the_shops_own_prices() -> None:
+    """Taken in shadow mode, in the range that a quote would have. A refusal tells no range: it may be a segment's."""
+    for case in VECTORS["own_price"]:
+        params = Params.read(case["params"], customers_of(case["params"]))
+        if case["taken"]:
+            assert quote(params, Z, segment=case["segment"], price=case["price"]) == case["price"]
+            continue
+        with pytest.raises(InvalidInput, match=r"within the range|shadow mode only") as problem:
+            quote(params, Z, segment=case["segment"], price=case["price"])
+        assert not re.search("[0-9]|student|adult", str(problem.value))
+
+
 def test_vectors_of_refusals() -> None:
     """The document itself is taken; each change of one thing in it is refused."""
     for case in VECTORS["refused"]:
-        promise = Promise(**case["promise"] | {"mechanisms": tuple(case["promise"]["mechanisms"])})
+        promise = Promise(**case["promise"])
         try:
             Params.read(case["params"], promise)
             taken = True
@@ -298,7 +320,7 @@ class Service:
             if status == -1:
                 raise Unreachable("the answer was lost")
             return Answer(200, {}, json.dumps({"accepted": len(items), "known": 0, "version": 7}).encode())
-        return Answer(status, self.told, b"{}")
+        return Answer(status, self.told, b'{"error": {"code": "no", "message": "No."}}')
 
     def close(self) -> None:
         pass
@@ -319,6 +341,7 @@ def device_of(service: Service, **options: Any) -> Device:
     given: dict[str, Any] = {
         "url": "http://shop", "key": "hp_device_0123456789", "product": "coffee", "transport": service,
         "promise": Promise(epsilon=2.0, clip=4.0), "words": UnsafeWords(1), "retry": Retry(sleep=lambda _: None),
+        "ledger": None,
     }  # fmt: skip
     return Device(**given | options)
 
@@ -371,8 +394,11 @@ def test_reports_are_made_as_the_promise_says_and_charged() -> None:
     g = demand.score("logistic", [0.1] * 6, Z, price, 1.0, shift=3.0, factor=0.8660254037844386)
     assert offer.price == price
     assert sent["report"] == Mechanism(name="l2-ball", epsilon=2.0, clip=4.0, dim=6).report(g, words.draw(3, "report"))
-    with pytest.raises(InvalidInput, match="once"):
-        device.sold(offer, 1)
+    assert device.sold(offer, 1), "the same again is nothing new"
+    assert device.sold(offer, True)
+    with pytest.raises(InvalidInput, match="Something else was told"):
+        device.sold(offer, 0)
+    assert list(service.reports.values()) == [sent]
     with pytest.raises(InvalidInput, match="an offer of this device"):
         device_of(Service(published(product="tea")), product="tea").sold(offer, 1)
     assert ledger.reports == 1
@@ -398,8 +424,8 @@ def test_nothing_is_reported_where_nothing_is_asked_for() -> None:
         {"score": {"shift": 3.0, "factor": 2.0}},
         {"theta": [50.0] * 6},
         {"theta": [math.nan] * 6},
-        {"version": 6},
-        {"version": 7, "theta": [0.2] * 6},
+        {"version": 6, "cost": 1.0},  # not after a restored backup either
+        {"version": 7, "mechanism": published()["mechanism"] | {"epsilon": 1.0}},
         {"product": "tea"},
         {"protocol": 2},
         {"dim": 2},
@@ -435,6 +461,26 @@ def test_workers_that_are_not_of_one_mind_yet_are_asked_again() -> None:
     assert [device.offer(Z).version for _ in range(2)] == [8, 9]
 
 
+def test_a_service_restored_from_a_backup_is_served_on() -> None:
+    """An earlier version, then another document of that version: each is looked at three times, and then taken."""
+    pauses: list[float] = []
+    service, ledger = Service(published()), Ledger(epsilon=100.0)
+    device = device_of(service, ledger=ledger, retry=Retry(sleep=pauses.append))
+    service.tags = False
+    device.offer(Z)
+    for change in ({"version": 3}, {"version": 3, "phase": "exploit", "theta": [0.2] * 6}):
+        service.documents, before = [published(**change)], len(service.seen)
+        offer = device.offer(Z)
+        assert (offer.version, offer.experiment) == (3, "phase" not in change)
+        assert len(service.seen) - before == 3
+        assert device.sold(offer, 1)
+        assert device.offer(Z).version == 3
+        assert len(service.seen) - before == 5, "it is the one to follow from now on"
+    assert pauses == [0.2] * 4
+    assert [item["version"] for item in service.reports.values()] == [3, 3]
+    assert ledger.reports == 2
+
+
 def test_params_are_kept_as_long_as_the_server_says() -> None:
     service = Service(age="public, max-age=60")
     device = device_of(service)
@@ -466,15 +512,37 @@ def test_a_report_survives_a_crash_and_is_the_same(tmp_path: Path) -> None:
     assert "lost" in str(device.problem)
     service.statuses = [0] * 4
     assert not device.sold(device.offer(Z), 0)
-    (tmp_path / "coffee" / ("9" * 12 + "-" + "f" * 32 + ".json")).write_text("{", encoding="utf-8")  # torn by a crash
+    (folder,) = (tmp_path / "coffee").iterdir()
+    (folder / ("9" * 12 + "-" + "f" * 32 + ".json")).write_text("{", encoding="utf-8")  # torn by a crash
     again = device_of(service, folder=tmp_path, words=UnsafeWords(2))  # after a restart
     assert again.waiting == 2
+    assert again.damaged == 1
     assert again.flush() == 0
     assert len(service.reports) == 2
     last = json.loads(service.seen[-1][3])
     assert [item["id"] for item in last["reports"]] == list(service.reports), "several go together, in order"
     assert device_of(service, folder=tmp_path).waiting == 0
     assert Ledger(epsilon=100.0, path=tmp_path / "ledger.json").reports == 2
+
+
+def test_reports_go_to_the_service_they_were_made_for(tmp_path: Path) -> None:
+    """Two services with the same product and one folder; and files of a time when it was not written down for whom."""
+    away, other, back = Service(), Service(), Service()
+    device = device_of(away, folder=tmp_path, url="https://shop-a.example")
+    offer = device.offer(Z)
+    away.away = True
+    assert not device.sold(offer, 1)
+    (kept,) = (tmp_path / "coffee").glob("*/*.json")
+    elsewhere = device_of(other, folder=tmp_path, url="https://shop-b.example")
+    assert (elsewhere.waiting, elsewhere.damaged, elsewhere.flush()) == (0, 0, 0)
+    assert other.seen == []
+    old = tmp_path / "coffee" / ("0" * 12 + "-" + "f" * 32 + ".json")
+    old.write_bytes(kept.read_bytes())
+    again = device_of(back, folder=tmp_path, url="https://SHOP-A.example:443/")  # the same address
+    assert (again.waiting, again.damaged) == (1, 1)
+    assert again.flush() == 0
+    assert list(back.reports) == [offer.id]
+    assert old.exists()
 
 
 def test_a_device_that_dies_while_sending_sends_the_same_report(tmp_path: Path) -> None:
@@ -539,6 +607,23 @@ def test_a_report_that_will_never_be_taken_does_not_block_the_others() -> None:
     assert device.problem is None
 
 
+@pytest.mark.parametrize("status", [400, 409, 413, 422])
+def test_only_the_service_can_refuse_a_report_for_good(status: int) -> None:
+    """A hotel's page says no to everything; the report stays."""
+    service = Service()
+    device = device_of(service)
+    for _ in range(2):
+        device.sold(device.offer(Z), 1, send=False)
+    for body in (b"<html>", b"", b"{}", b"[]", b'{"error": "no"}', b'{"error": {"code": 3, "message": "no"}}'):
+        device._transport = Always(status, body)
+        assert device.flush() == 2
+        assert str(status) in str(device.problem)
+    assert device.refused == 0
+    device._transport = service
+    assert device.flush() == 0
+    assert len(service.reports) == 2
+
+
 def test_only_the_service_can_acknowledge_a_report() -> None:
     """A network's welcome page says 200 to everything; the report stays."""
     for body in (b"<html>", b"{}", b"[]", b'{"accepted": 0, "known": 0}', b'{"accepted": true, "known": 0}'):
@@ -567,6 +652,99 @@ def test_a_ledger_that_cannot_be_kept_stops_reports(tmp_path: Path) -> None:
     assert device.sold(offer, 1), "the same offer, once the ledger is whole again"
 
 
+def test_nobody_else_reads_a_ledger(tmp_path: Path) -> None:
+    file, log, before = tmp_path / "ledger.json", tmp_path / "ledger.json.log", os.umask(0)
+    try:
+        Ledger(epsilon=100.0, path=file).spend(SMALL)
+        assert [path.stat().st_mode & 0o777 for path in (file, log)] == [0o600, 0o600]
+        for path in (file, log):
+            path.chmod(0o644)  # as an earlier release left the log
+        Ledger(epsilon=100.0, path=file).spend(SMALL)
+        assert [path.stat().st_mode & 0o777 for path in (file, log)] == [0o600, 0o600]
+    finally:
+        os.umask(before)
+
+
+class _Watched:
+    """Counts the bytes that are read from logs of ledgers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes, real = 0, page._end
+
+        def watched(path: Path, most: int | None = None) -> bytes:
+            found = real(path, most)
+            self.bytes += len(found)
+            return found
+
+        monkeypatch.setattr(page, "_end", watched)
+
+
+SMALL = Mechanism(name="l2-ball", epsilon=0.5, clip=1.0, dim=2)
+
+
+def test_a_ledger_reads_the_end_of_its_log_and_keeps_it_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, log = tmp_path / "ledger.json", tmp_path / "ledger.json.log"
+    ledger = Ledger(epsilon=100.0, path=file)
+    early = file.read_bytes()
+    monkeypatch.setattr(page, "LONGEST_LOG", 3 * page.TAIL)
+    watched, largest = _Watched(monkeypatch), 0
+    for spent in range(1, 81):
+        ledger.spend(SMALL)
+        largest = max(largest, log.stat().st_size)
+        if spent % 9 == 0:
+            file.write_bytes(early)  # set back: the log knows better, however short it was cut
+            assert Ledger(epsilon=100.0, path=file).reports == spent
+    assert 2 * page.TAIL < largest <= 3 * page.TAIL, "it grew, and was cut"
+    assert watched.bytes <= 110 * page.TAIL, "the end at each look, and when it is cut"
+    assert sorted(os.listdir(tmp_path)) == ["ledger.json", "ledger.json.log"]
+
+
+def test_a_log_with_a_damaged_end_is_read_from_the_start(tmp_path: Path) -> None:
+    file, log = tmp_path / "ledger.json", tmp_path / "ledger.json.log"
+    ledger = Ledger(epsilon=100.0, path=file)
+    early = file.read_bytes()
+    for _ in range(3):
+        ledger.spend(SMALL)
+    with log.open("ab") as end:
+        end.write(b"\0" * (2 * page.TAIL))  # as a file system may leave it after a power cut
+    file.write_bytes(early)
+    again = Ledger(epsilon=100.0, path=file)
+    assert again.reports == 3
+    again.spend(SMALL)
+    file.write_bytes(early)
+    assert Ledger(epsilon=100.0, path=file).reports == 4
+
+
+def test_a_log_that_cannot_be_cut_costs_the_customer_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every write of a cut log and of the file fails once, and the process starts afresh after each failure."""
+    file = tmp_path / "ledger.json"
+    ledger, granted, failed = Ledger(epsilon=1000.0, path=file), 0, 0
+    early = file.read_bytes()
+    monkeypatch.setattr(page, "LONGEST_LOG", 0)  # cut at every write
+    for name in ("fsync", "replace"):
+        for moment in range(5):
+            calls, real = [0], getattr(os, name)
+
+            def failing(*given: Any, calls: list[int] = calls, real: Any = real, moment: int = moment) -> Any:
+                calls[0] += 1
+                if calls[0] == moment + 1:
+                    raise OSError(5, "input/output error")
+                return real(*given)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(os, name, failing)
+                try:
+                    ledger.spend(SMALL)
+                    granted += 1
+                except LedgerError:
+                    failed += 1
+            file.write_bytes(early)
+            ledger = Ledger(epsilon=1000.0, path=file)
+            assert ledger.reports >= granted
+    assert failed == 6
+    assert granted == 4
+
+
 def test_threads_share_a_device() -> None:
     service, ledger = Service(), Ledger(epsilon=20.0)
     device = device_of(service, ledger=ledger, words=SystemWords())
@@ -593,7 +771,7 @@ def test_threads_share_a_device() -> None:
 def test_rules_segments_and_shadow_mode() -> None:
     params = Params.read(
         published(segments=["adult", "student"], ranges={"student": [1.0, 2.0]}, guardrails={"low": 1.5, "high": None}),
-        Promise(epsilon=2.0, clip=4.0),
+        SEGMENTS,
     )
     assert params.range("student") == (1.5, 2.0)
     assert params.range("adult") == (1.5, 5.0)
@@ -611,21 +789,102 @@ def test_rules_segments_and_shadow_mode() -> None:
         shadow.offer(Z, price=7.0)
     with pytest.raises(InvalidInput, match="shadow mode only"):
         device_of(Service()).offer(Z, price=2.25)
+    segments = {"segments": ["adult", "student"], "ranges": {"student": [1.0, 2.0]}}
+    both = device_of(Service(published(mode="shadow", phase="fixed", level=3.0, **segments)), promise=SEGMENTS)
+    assert both.offer(Z, segment="adult", price=2.25).price == 2.25
+    with pytest.raises(InvalidInput, match="must lie within"):
+        both.offer(Z, segment="student", price=2.25)
 
 
 def test_contexts_by_name() -> None:
     params = Params.read(published(), GENEROUS)
     by_name = context(params, {"loyalty": Z[1], "distance": Z[2]})
-    assert by_name == context(params, {"constant": 1.0, "loyalty": Z[1], "distance": Z[2]}) == tuple(Z)
+    assert by_name == tuple(Z)
+    assert context(params, [7.0, *Z[1:]]) == (7.0, *Z[1:]), "a list is taken as it is, whatever is said to be constant"
+        "a list is taken as it is, whatever a constant is said to be"
+    )
     nameless = Params.read(published(features=[]), GENEROUS)
     for wrong, which in (
         ({"loyalty": 1.0}, params),
         ({"loyalty": 1.0, "distance": 1.0, "age": 1.0}, params),
         ({"constant": 2.0, "loyalty": 1.0, "distance": 1.0}, params),
+        ({"constant": 1.0, "loyalty": 1.0, "distance": 1.0}, params),
+        ({"constant": 1.0, "loyalty": 1.0}, params),
         ({"loyalty": 1.0}, nameless),
     ):
         with pytest.raises(InvalidInput):
             context(which, wrong)
+
+
+def test_a_server_learns_nothing_of_a_customer_from_who_is_refused() -> None:
+    """Each document once let some customers through and not others. Now what is sent is the same for both."""
+    constant, loyalty, distance = published()["features"]
+    asked: tuple[tuple[dict[str, Any], tuple[Any, Any], type[HushpriceError]], ...] = (
+        ({"features": [constant, {"name": "loyalty", "value": 0.4}, distance]}, (0.4, 0.7), InvalidInput),
+        ({"segments": ["gold"]}, ("gold", "silver"), BrokenPromise),
+        ({"family": "poisson"}, (1, 3), BrokenPromise),
+    )
+    for change, customers, refusal in asked:
+        sent = []
+        for one in customers:
+            service = Service(published(**change))
+            device = device_of(service)
+            z = {"loyalty": one if change.get("features") else 0.5, "distance": 0.1}
+            with pytest.raises(refusal):
+                device.sold(device.offer(z, segment=one if isinstance(one, str) else None), one)
+            sent.append([(method, path, body) for method, path, _, body in service.seen])
+        assert sent[0] == sent[1], change
+    pinned = [("constant", 1.0), "loyalty", "distance"]
+    for features in ([constant, {"name": "loyalty", "value": 0.4}, distance], [constant, distance, loyalty], []):
+        with pytest.raises(BrokenPromise, match="features"):
+            Params.read(published(features=features), replace(GENEROUS, features=pinned))
+    assert Params.read(published(), replace(GENEROUS, features=pinned)).dim == 3
+
+
+def test_the_ranges_of_features_are_for_show_and_may_change() -> None:
+    constant, loyalty, distance = published()["features"]
+    service = Service(published(), published(version=8, features=[constant, loyalty | {"high": 9.0}, distance]))
+    device = device_of(service)
+    assert [device.offer(Z).version for _ in range(2)] == [7, 8]
+
+
+def test_a_promise_made_of_a_document_is_what_it_asks_for() -> None:
+    told = published(family="poisson", segments=["adult", "student"])
+    promise = Promise.of(json.loads(json.dumps(told)))
+    assert promise == Promise(
+        epsilon=2.0, clip=4.0, mechanisms=["l2-ball"], prices=(1.0, 5.0), family="poisson",
+        segments=["student", "adult"], features=[("constant", 1), "loyalty", "distance"],
+    )  # fmt: skip
+    assert Params.read(told, promise).family == "poisson"
+    assert Promise.of(published(features=[])).features is None
+    for nothing in (None, {}, published(mechanism={}), published(features=3), published(segments=3)):
+        with pytest.raises(BrokenPromise):
+            Promise.of(nothing)
+
+
+def test_texts_of_a_broken_promise_have_few_digits() -> None:
+    """Or as many as it takes to tell two numbers apart."""
+    mechanism = published()["mechanism"]
+    for change, promise, text in (
+        ({"clip": 3.9999999999999996}, Promise(epsilon=2.0, clip=3.5), r"clip = 4; 3\.5 is promised"),
+        ({"epsilon": 2.0000000000000004}, GENEROUS, None),
+        ({"epsilon": 2.0000000000000004}, SEGMENTS, r"epsilon = 2\.0000000000000004; 2\.0 is promised"),
+    ):
+        told = published(mechanism=mechanism | change, segments=list(promise.segments))
+        if text is None:
+            assert Params.read(told, promise).mechanism.epsilon > 2.0
+            continue
+        with pytest.raises(BrokenPromise, match=text):
+            Params.read(told, promise)
+
+
+def test_a_report_costs_no_more_than_a_moment() -> None:
+    most = Mechanism(name="privunit", epsilon=1.0, clip=1.0, dim=128, pairs=1024)
+    began = time.process_time()
+    most.report([0.1] * 128, [1, 2, 3, 4])
+    assert time.process_time() - began < 5.0
+    with pytest.raises(InvalidInput, match="131072 at most"):
+        Mechanism(name="privunit", epsilon=1.0, clip=1.0, dim=130, pairs=1024)
 
 
 SECRETS = ([8.7512, 1.0], [8.7512, math.nan, 1.0], [8.7512, "x", 1.0], [8.7512e200, 1.0, 1.0], 8.7512, "8.7512", None)
@@ -668,6 +927,7 @@ def test_what_a_device_is_made_with_is_checked() -> None:
         {"url": "ftp://prices.example.com", "transport": None},
         {"url": "http://key@prices.example.com", "transport": None},
         {"url": "http://prices.example.com:port", "transport": None},
+        {"url": "shop"},  # whoever carries what is sent: it is kept for an address
         {"key": ""},
         {"key": "a b"},
         {"product": "../coffee"},
@@ -680,10 +940,15 @@ def test_what_a_device_is_made_with_is_checked() -> None:
             device_of(Service(), **wrong)
     for options in (
         {"epsilon": 0.0}, {"epsilon": 31.0}, {"delta": -1.0}, {"delta": 0.6}, {"clip": 0.0}, {"mechanisms": ()},
-        {"mechanisms": "l2-ball"}, {"mechanisms": ("l2",)}, {"prices": (3.0, 1.0)},
+        {"mechanisms": "l2-ball"}, {"mechanisms": ("l2",)}, {"prices": (3.0, 1.0)}, {"family": "probit"},
+        {"segments": "ab"}, {"segments": ("a", "a")}, {"segments": ("",)}, {"segments": 3}, {"features": ()},
+        {"features": "ab"}, {"features": ("a", "a")}, {"features": ("a", ("a", 1.0))}, {"features": (("a",),)},
+        {"features": (("a", math.nan),)}, {"features": (1,)}, {"features": 3},
     ):  # fmt: skip
         with pytest.raises(InvalidInput):
             Promise(**{"epsilon": 1.0, "clip": 1.0} | options)
+    with pytest.raises(TypeError, match="ledger"):  # whether to count is a choice that has to be made
+        Device(url="http://shop", key="key", product="coffee", promise=GENEROUS)  # type: ignore[call-arg]
     assert issubclass(BrokenPromise, HushpriceError)
     with pytest.raises(InvalidInput):
         UnsafeWords(-1)

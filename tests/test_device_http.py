@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 import hushprice as hp
-from hushprice.device import BrokenPromise, Device, Ledger, Promise, Retry, ServiceRefused, UnsafeWords
+from hushprice.device import BrokenPromise, Device, HttpTransport, Ledger, Promise, Retry, ServiceRefused, UnsafeWords
 from hushprice.policies import PrivatePolicy
 from hushprice.service import Definition
 from hushprice.service.app import create_app
@@ -33,14 +33,14 @@ KEY = "hp_device_for_the_tests"
 class Running:
     """A service on a port of its own, over a fresh database."""
 
-    def __init__(self, folder: Path, products: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, folder: Path, products: dict[str, dict[str, Any]], port: int) -> None:
         url = f"sqlite:///{folder / 'shop.db'}"
         self.service = Service(Store.open(url))
         for name, plain in products.items():
             self.service.store.add_product(Definition.of(name, plain))
         keys = (StartKey.of("till", "device", KEY),)
         settings = Settings(database=url, keys=keys, rate=0.0, stranger_rate=0.0, log_format="none")
-        config = uvicorn.Config(create_app(self.service, settings), host="127.0.0.1", port=0, log_config=None)
+        config = uvicorn.Config(create_app(self.service, settings), host="127.0.0.1", port=port, log_config=None)
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()
@@ -59,8 +59,8 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(folder: Path, **products: dict[str, Any]) -> Iterator[Running]:
-    service = Running(folder, products)
+def running(folder: Path, *, port: int = 0, **products: dict[str, Any]) -> Iterator[Running]:
+    service = Running(folder, products, port)
     try:
         yield service
     finally:
@@ -110,7 +110,7 @@ def test_regret_over_http_is_the_simulated_one(name: str, tmp_path: Path) -> Non
     (block,) = market.blocks(contexts, demand, HORIZON)
     with (
         running(tmp_path, coffee=product(policy)) as service,
-        Device(url=service.url, key=KEY, product="coffee", promise=promise, words=words) as device,
+        Device(url=service.url, key=KEY, product="coffee", promise=promise, ledger=None, words=words) as device,
     ):
         for i in range(HORIZON):
             offer = device.offer(block.z[i].tolist())
@@ -206,7 +206,8 @@ def test_a_service_that_goes_away_and_comes_back_counts_everyone_once(tmp_path: 
     retry = Retry(attempts=2, first=0.01)
     with running(tmp_path, coffee=product(policy)) as service:
         port = service.port
-        options: dict[str, Any] = {"key": KEY, "product": "coffee", "promise": promise, "folder": tmp_path / "device"}
+        options: dict[str, Any] = {"key": KEY, "product": "coffee", "promise": promise, "ledger": None}
+        options["folder"] = tmp_path / "device"
         device = Device(url=service.url, retry=retry, **options)
         assert device.sold(device.offer([1.0, 0.5]), 1)
     offers = [device.offer([1.0, 0.1 * i]) for i in range(5)]  # from the parameters at hand
@@ -214,7 +215,7 @@ def test_a_service_that_goes_away_and_comes_back_counts_everyone_once(tmp_path: 
     assert device.waiting == 5
     assert str(port) not in str(device.problem)
     device.close()
-    with running(tmp_path, coffee=product(policy)) as service:
+    with running(tmp_path, port=port, coffee=product(policy)) as service:
         again = Device(url=service.url, **options)  # restarted too
         assert again.waiting == 5
         assert again.flush() == 0
@@ -222,12 +223,42 @@ def test_a_service_that_goes_away_and_comes_back_counts_everyone_once(tmp_path: 
         assert service.service.view("coffee").seq == 6
 
 
+def test_a_service_restored_from_a_backup_goes_on_with_its_devices(tmp_path: Path) -> None:
+    """The device has seen later versions than the restored service; it takes a price and is learned from again."""
+    policy = policies(400)["etc-ldp"]
+    promise = Promise(epsilon=policy.epsilon, clip=policy.clip)
+    with running(tmp_path, coffee=product(policy)) as service:
+        device = Device(url=service.url, key=KEY, product="coffee", promise=promise, ledger=None)
+        assert device.sold(device.offer([1.0, 0.5]), 1)
+    backup = (tmp_path / "shop.db").read_bytes()
+    with running(tmp_path, coffee=product(policy)) as service:
+        device.close()
+        device._transport = HttpTransport(service.url)
+        for _ in range(5):
+            assert device.sold(device.offer([1.0, 0.5]), 0)
+        latest = device.offer([1.0, 0.5]).version
+    for rest in tmp_path.glob("shop.db*"):
+        rest.unlink()
+    (tmp_path / "shop.db").write_bytes(backup)
+    with running(tmp_path, coffee=product(policy)) as service:
+        device.close()
+        device._transport = HttpTransport(service.url)
+        offer = device.offer([1.0, 0.5])
+        assert offer.experiment
+        assert offer.version < latest
+        assert device.sold(offer, 1)
+        assert service.service.view("coffee").seq == 2
+        assert service.service.run("coffee", lambda learner: learner.learned).result(10) == 2
+        device.close()
+
+
 def test_the_service_keeps_a_customers_promise_or_gets_nothing(tmp_path: Path) -> None:
     policy = policies(400)["doubling"]
     plain = {"policy": "etc-doubling", "family": "logistic", "dim": 2, "prices": [0, 3]}
     with running(tmp_path, coffee=product(policy), tea=plain) as service:
-        careful = Device(url=service.url, key=KEY, product="coffee", promise=Promise(epsilon=1.0, clip=policy.clip))
-        with careful, pytest.raises(BrokenPromise, match=r"epsilon = 8\.0; 1\.0 is promised"):
+        given: dict[str, Any] = {"url": service.url, "key": KEY, "product": "coffee", "ledger": None}
+        careful = Device(**given, promise=Promise(epsilon=1.0, clip=policy.clip))
+        with careful, pytest.raises(BrokenPromise, match=r"epsilon = 8; 1 is promised"):
             careful.offer([1.0, 0.5])
         promise = Promise(epsilon=8.0, clip=policy.clip)
         for wrong, text in (
@@ -235,8 +266,7 @@ def test_the_service_keeps_a_customers_promise_or_gets_nothing(tmp_path: Path) -
             ({"product": "milk"}, "no such product"),
             ({"product": "tea"}, "not a private one"),
         ):
-            given: dict[str, Any] = {"url": service.url, "key": KEY, "product": "coffee", "promise": promise} | wrong
-            with Device(**given) as device, pytest.raises(ServiceRefused, match=text):
+            with Device(**given | wrong, promise=promise) as device, pytest.raises(ServiceRefused, match=text):
                 device.offer([1.0, 0.5])
         assert service.service.view("coffee").seq == 0
 
@@ -245,7 +275,9 @@ def test_shadow_guardrails_freeze_and_rollback_reach_the_device(tmp_path: Path) 
     policy = policies(400)["doubling"]
     with (
         running(tmp_path, coffee=product(policy, baseline=1.25)) as service,
-        Device(url=service.url, key=KEY, product="coffee", promise=Promise(epsilon=8.0, clip=policy.clip)) as device,
+        Device(
+            url=service.url, key=KEY, product="coffee", promise=Promise(epsilon=8.0, clip=policy.clip), ledger=None
+        ) as device,
     ):
         core = service.service
 

@@ -324,7 +324,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[Case
     cases = {name: make(rng) for name, make in MAKERS.items()}
     file = tmp_path_factory.mktemp("js") / "questions.json"
     file.write_text(json.dumps({name: told([q for q, _ in some]) for name, some in cases.items()}))
-    answers = json.loads(run("test/answers.mjs", file))
+    answers = json.loads(run("tools/answers.mjs", file))
     return {name: (some, answers[name]) for name, some in cases.items()}
 
 

@@ -106,7 +106,7 @@ def in_javascript(
     file = folder / f"{product}.json"
     given = {"url": url, "key": KEYS["device"], "product": product, "promise": PROMISE, "budget": BUDGET}
     file.write_text(json.dumps(given | {"seed": seed, "lose": lose, "customers": customers}))
-    found: dict[str, Any] = json.loads(run("test/shopper.mjs", file))
+    found: dict[str, Any] = json.loads(run("tools/shopper.mjs", file))
     return found
 
 

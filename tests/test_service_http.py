@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,17 @@ from typer.testing import CliRunner
 from hushprice import logs
 from hushprice.cli import serve as commands
 from hushprice.errors import InvalidInput
-from hushprice.service import Definition, answers
+from hushprice.service import Definition, answers, demo
 from hushprice.service.app import create_app
+from hushprice.service.examples import COFFEE
+from hushprice.service.limits import Rates
 from hushprice.service.logs import Log
 from hushprice.service.rebuild import verify
-from hushprice.service.run import DEMO, check_workers
+from hushprice.service.refusals import Unavailable
+from hushprice.service.run import check_workers, prepare
 from hushprice.service.settings import ROLES, Settings, StartKey, hash_of, told_database
 from hushprice.service.store import Store
-from hushprice.service.writer import Service
+from hushprice.service.writer import FRESH, Service
 
 KEYS: dict[str, str] = {role: f"test-key-of-a-{role}" for role in ROLES}
 PLAIN = {"policy": "etc-doubling", "family": "logistic", "dim": 2, "prices": [1.0, 5.0], "cost": 0.25}
@@ -51,7 +54,7 @@ class Shop:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.url = f"sqlite:///{folder / 'shop.db'}"
         self.service = Service(Store.open(self.url))
-        for name, definition in {"coffee": DEMO, "tea": PLAIN}.items():
+        for name, definition in {"coffee": COFFEE, "tea": PLAIN}.items():
             self.service.store.add_product(Definition.of(name, definition))
         given: dict[str, Any] = {"stranger_rate": 0.0, "rate": 0.0, "log_format": "json"} | settings
         keys = tuple(StartKey.of(f"my-{role}", role, KEYS[role]) for role in ROLES)
@@ -221,7 +224,8 @@ class TestPrivate:
         assert (answer.status_code, answer.headers["ETag"], answer.json()["version"]) == (200, '"1"', 1)
 
     def test_params_are_small_and_can_be_kept_out_of_caches(self, shop: Shop) -> None:
-        definition = {**DEMO, "dim": 8, "features": [], "max_age": 0}
+        wide = {"dim": 8, "features": [], "max_age": 0, "centre": [0.0] * 16}
+        definition = {**COFFEE, **wide}
         assert shop("POST", "/v1/products", json={"name": "cocoa", "definition": definition}).status_code == 201
         rng = np.random.default_rng(1)
         batch = [report(report={"seed": rng.bytes(8).hex(), "index": int(rng.integers(2))}) for _ in range(20)]
@@ -240,6 +244,30 @@ class TestPrivate:
         batch = {"reports": [one, report(), report(report=None)]}
         assert shop("POST", f"{PRODUCT}/reports", json=batch).json() == {"accepted": 2, "known": 1, "version": 2}
         assert shop.state("coffee")[0] == before[0] + 2
+
+    def test_a_key_given_twice_is_refused(self, shop: Shop) -> None:
+        before, text = shop.state("coffee"), json.dumps(report())
+        for twice in ('"version": 0', '"index": 1', '"report": null'):
+            spoiled = (
+                text.replace('"version": 0', f'"version": 0, {twice}')
+                if "index" not in twice
+                else text.replace('"index": 1', f'"index": 1, {twice}')
+            )
+            for body in (spoiled, f'{{"reports": [{spoiled}]}}'):
+                answer = shop.raw(f"{PRODUCT}/reports", body)
+                assert (answer.status_code, "twice" in answer.json()["error"]["message"]) == (400, True), body
+        assert shop.state("coffee") == before
+
+    def test_refusals_say_where(self, shop: Shop) -> None:
+        for bad, where in (
+            ({"id": "x"}, ["reports", 1, "id"]),
+            ({"report": {"seed": "x", "index": 1}}, ["reports", 1, "report", "seed"]),
+            ({"report": {"seed": "0" * 16, "index": -1}}, ["reports", 1, "report", "index"]),
+            ({"report": {"grid": [1, 0.5]}}, ["reports", 1, "report", "grid", 1]),
+            ({"more": 1}, ["reports", 1, "(unknown)"]),
+        ):
+            answer = shop("POST", f"{PRODUCT}/reports", json={"reports": [report(), report(**bad)]})
+            assert answer.json()["error"]["where"] == where, bad
 
     def test_one_bad_report_refuses_all(self, shop: Shop) -> None:
         before = shop.state("coffee")
@@ -331,12 +359,12 @@ class TestAdmin:
         assert shop("POST", f"{PRODUCT}/rollback", json={"version": 0}).json() == {"version": 5}
         assert shop("POST", f"{PRODUCT}/rollback", json={"version": 99}).status_code in (404, 422)
         now = shop("GET", f"{PRODUCT}/params").json()
-        assert any(learned["theta"])
-        assert not any(now["theta"])
+        assert learned["theta"] != COFFEE["centre"]
+        assert now["theta"] == COFFEE["centre"]
         told = shop("GET", PRODUCT, "seller").json()
         answers.ProductAnswer.model_validate(told)
         assert (told["mode"], told["guardrails"]["low"]) == ("live", 2.0)
-        assert told["guarantee"].startswith("epsilon = 2")
+        assert told["guarantee"].startswith("epsilon = 4")
         history = shop("GET", f"{PRODUCT}/history", "seller").json()
         assert [event["kind"] for event in history["events"]] == ["mode", "mode", "guardrails", "rollback"]
         assert {event["by"] for event in history["events"]} == {"my-admin"}
@@ -412,6 +440,111 @@ class TestNothingIsRepeated:
         assert re.fullmatch(r"\S+Z info    GET /healthz 200 1.5 ms\n", text.getvalue())
 
 
+class TestSeveralProcesses:
+    """What another process wrote is seen: two services over one database, as two workers are."""
+
+    @pytest.fixture
+    def other(self, shop: Shop) -> Iterator[Service]:
+        with Service(Store.open(shop.url)) as service:
+            yield service
+
+    def views(self, shop: Shop, n: int, path: str = PRODUCT) -> list[httpx.Response]:
+        """So many looks at the same time."""
+
+        async def all_of_them() -> list[httpx.Response]:
+            key = {"Authorization": f"Bearer {KEYS['seller']}"}
+            return await asyncio.gather(*(shop.client.get(path, headers=key) for _ in range(n)))
+
+        return shop.loop.run_until_complete(all_of_them())
+
+    def forget(self, shop: Shop) -> None:
+        """As if the last look at the log had been a while ago."""
+        shop.service._seen.clear()
+
+    def test_those_who_look_at_the_same_time_see_the_same(self, shop: Shop, other: Service) -> None:
+        self.views(shop, 1)
+        other.set_mode("coffee", "frozen", by="elsewhere").result(10)
+        self.forget(shop)
+        assert [answer.json()["mode"] for answer in self.views(shop, 5)] == ["frozen"] * 5
+
+    def test_they_share_one_look(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[str | None] = []
+        refresh = shop.service.refresh
+
+        def counted(name: str | None = None) -> Future[None]:
+            asked.append(name)
+            return refresh(name)
+
+        monkeypatch.setattr(shop.service, "refresh", counted)
+        self.forget(shop)
+        assert {answer.status_code for answer in self.views(shop, 20)} == {200}
+        assert asked == ["coffee"]
+        assert {answer.status_code for answer in self.views(shop, 20, "/v1/products/nowhere")} == {404}
+        assert asked == ["coffee", None]
+
+    def test_a_look_that_failed_is_none(self, shop: Shop, other: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+        other.set_mode("coffee", "shadow", by="elsewhere").result(10)
+        self.forget(shop)
+        away: Future[None] = Future()
+        away.set_exception(Unavailable("The database is away."))
+        with monkeypatch.context() as patched:
+            patched.setattr(shop.service, "refresh", lambda _=None: away)
+            assert [answer.status_code for answer in self.views(shop, 2)] == [503, 503]
+        assert self.views(shop, 1)[0].json()["mode"] == "shadow"
+
+    def test_one_who_hangs_up_takes_nobody_along(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+        slow: Future[None] = Future()
+        monkeypatch.setattr(shop.service, "refresh", lambda _=None: slow)
+
+        async def two() -> Any:
+            impatient, patient = (asyncio.create_task(shop.parts.looks.view("coffee")) for _ in range(2))
+            await asyncio.sleep(0)
+            impatient.cancel()
+            await asyncio.sleep(0)
+            slow.set_result(None)
+            return await patient
+
+        assert shop.loop.run_until_complete(two()).name == "coffee"
+
+    def test_a_product_made_elsewhere_is_there_at_once(self, shop: Shop, other: Service) -> None:
+        assert self.views(shop, 1, "/v1/products/cocoa")[0].status_code == 404
+        assert other.create(Definition.of("cocoa", PLAIN)).result(10)
+        assert self.views(shop, 1, "/v1/products/cocoa")[0].status_code == 200
+        assert other.create(Definition.of("milk", PLAIN)).result(10)
+        names = [line["name"] for line in shop("GET", "/v1/products", "device").json()["products"]]
+        assert names == ["cocoa", "coffee", "milk", "tea"]
+
+    def test_the_list_is_at_most_a_second_old(self, shop: Shop, other: Service) -> None:
+        shop("GET", "/v1/products", "device")
+        other.set_mode("tea", "frozen", by="elsewhere").result(10)
+        self.forget(shop)
+        shop.parts.looks._all_at -= 1.0
+        modes = {line["name"]: line["mode"] for line in shop("GET", "/v1/products", "device").json()["products"]}
+        assert modes == {"coffee": "live", "tea": "frozen"}
+
+
+class TestHead:
+    def test_head_is_get_without_the_body(self, shop: Shop) -> None:
+        shop("POST", f"{PRODUCT}/reports", json=report())
+        paths = [path for method, path, _ in ENDPOINTS if method == "GET" and path != "/metrics"]
+        for path in [*paths, f"{PRODUCT}/curve?context=1,0,0", "/", "/nowhere"]:
+            full, bare = shop("GET", path), shop("HEAD", path)
+            assert (bare.status_code, bare.content) == (full.status_code, b""), path
+            assert dict(bare.headers) == dict(full.headers), path
+        assert shop("HEAD", "/metrics", None).status_code == 200
+        assert shop("HEAD", PRODUCT, None).status_code == 401
+        assert shop("HEAD", f"{PRODUCT}/reports").status_code == 405
+        etag = shop("HEAD", f"{PRODUCT}/params").headers["ETag"]
+        assert shop("HEAD", f"{PRODUCT}/params", headers={"If-None-Match": etag}).status_code == 304
+        assert '"method":"HEAD"' in shop.log().replace(" ", "")
+
+    def test_the_log_is_not_read_for_it(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(shop.service.store, "events", lambda *_, **__: pytest.fail("it was read"))
+        answer = shop("HEAD", f"{PRODUCT}/log", "seller")
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/csv; charset=utf-8")
+        assert "content-length" not in answer.headers
+
+
 class TestLimits:
     def test_body(self, tmp_path: Path) -> None:
         shop = Shop(tmp_path, body_limit=2_000)
@@ -448,6 +581,43 @@ class TestLimits:
         assert found[-1].headers["Retry-After"] == "2"
         assert shop("GET", "/v1/products", "seller").status_code == 200
         shop.close()
+
+    def test_nobody_can_use_up_the_rate_of_all_devices(self, tmp_path: Path) -> None:
+        """The device key is in every customer's hands, so its rate is for an address; a seller's key has one rate."""
+        shop = Shop(tmp_path, rate=0.5, burst=3.0)
+
+        def calls(address: str, role: str, n: int) -> list[int]:
+            there = httpx.AsyncClient(
+                transport=httpx.ASGITransport(shop.app, client=(address, 5_000)), base_url="http://shop.test"
+            )
+            key = {"Authorization": f"Bearer {KEYS[role]}"}
+
+            async def all_of_them() -> list[int]:
+                async with there:
+                    return [(await there.get("/v1/products", headers=key)).status_code for _ in range(n)]
+
+            return shop.loop.run_until_complete(all_of_them())
+
+        assert calls("203.0.113.7", "device", 50) == [200] * 3 + [429] * 47
+        assert calls("203.0.113.8", "device", 2) == [200, 200]
+        assert calls("2001:db8::1", "device", 3) == [200, 200, 200]
+        assert calls("2001:db8::2", "device", 1) == [429]  # the same network
+        assert calls("203.0.113.7", "seller", 3) == [200, 200, 200]
+        assert calls("203.0.113.8", "seller", 1) == [429]
+        shop.close()
+
+    def test_all_devices_together_are_limited_too(self) -> None:
+        rates = Rates(rate=1.0, burst=2.0, clock=lambda: 0.0)
+        for k in range(20):
+            rates.check("key", f"10.0.0.{k}", shared=True)
+        with pytest.raises(answers.Problem, match="Too many"):
+            rates.check("key", "10.0.1.1", shared=True)
+        rates.check("another", "10.0.1.1", shared=True)
+
+    def test_help_says_for_whom_the_rate_is(self) -> None:
+        said = " ".join(CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"}).stdout.split())
+        assert "worker process" in said
+        assert "each address" in said
 
     def test_rate_of_strangers(self, tmp_path: Path) -> None:
         shop = Shop(tmp_path, stranger_rate=0.1, stranger_burst=3.0)
@@ -611,6 +781,12 @@ class TestSettings:
         assert "31337" not in str(refused.value)
         assert told_database("postgresql://u:p@ss@h:5/n?password=x") == "postgresql://h:5/n"
 
+    def test_the_product_to_play_with_is_that_of_the_demo(self, tmp_path: Path) -> None:
+        store = Store.open(f"sqlite:///{tmp_path / 'x.db'}")
+        assert "coffee" in prepare(Settings(), store)[0]
+        assert [product.definition for product in store.products()] == demo.definitions()[:1]
+        store.close()
+
     def test_several_workers_need_postgres(self, tmp_path: Path) -> None:
         store = Store.open(f"sqlite:///{tmp_path / 'x.db'}")
         with pytest.raises(InvalidInput, match="postgresql://"):
@@ -740,13 +916,14 @@ class TestProcess:
             try:
                 assert (said["workers"], said["key"]) == (2, None)  # there is an admin key already
                 headers = {"Authorization": f"Bearer {secret}", "Connection": "close"}  # a worker anew each time
-                sent = [report() for _ in range(40)]
+                sent = [report() for _ in range(16)]
                 with httpx.Client(base_url=said["url"], headers=headers, timeout=60.0) as client:
-                    for one in sent + sent[:10]:
+                    for one in sent + sent[:6]:
                         assert client.post(f"{PRODUCT}/reports", json=one).status_code == 200
                     state = client.get(f"{PRODUCT}/state").json()
-                    time.sleep(0.2)  # a look at the log is taken to be current for a tenth of a second
-                    versions = {client.get(f"{PRODUCT}/params").json()["version"] for _ in range(10)}
+                    time.sleep(FRESH)  # a look at the log is taken to be current for so long
+                    with ThreadPoolExecutor(8) as pool:
+                        told = list(pool.map(lambda _: client.get(f"{PRODUCT}/params").json()["version"], range(16)))
                     families = text_string_to_metric_families(client.get("/metrics").text)
                 counted = {
                     sample.labels["kind"]: sample.value
@@ -754,12 +931,12 @@ class TestProcess:
                     for sample in family.samples
                     if sample.name == "hushprice_events_total"
                 }
-                assert state["seq"] == 40
-                assert versions == {40}
-                assert counted == {"report": 40.0, "known": 10.0}  # of both workers together
+                assert state["seq"] == 16
+                assert told == [16] * 16
+                assert counted == {"report": 16.0, "known": 6.0}  # of both workers together
                 os.kill(_workers(process.pid)[0], signal.SIGKILL)  # one of ours dies: uvicorn starts another
                 for one in sent:
-                    assert _persistently(said["url"], headers, one) == {"accepted": 0, "known": 1, "version": 40}
+                    assert _persistently(said["url"], headers, one) == {"accepted": 0, "known": 1, "version": 16}
                 until = time.monotonic() + 30.0
                 while len(_workers(process.pid)) < 2:
                     assert time.monotonic() < until

@@ -78,7 +78,8 @@ test("no number of the customer is in any request, storage, offer or error", asy
     removeItem: (key) => memory.removeItem(key),
     setItem: (key, text) => (kept.push(key, text), memory.setItem(key, text)),
   };
-  const device = deviceOf(service, { storage, words: undefined });
+  const own = promise({ segments: ["adult", "student"] });
+  const device = deviceOf(service, { storage, words: undefined, promise: own });
   const seen = [];
   for (let i = 0; i < 40; i++) {
     const offer = await device.offer(Z, { segment: "student", cost: 0.619283 });
@@ -165,7 +166,7 @@ test("while the service cannot be reached the last parameters serve on for ten m
   await assert.rejects(device.offer(Z), InvalidInput);
 });
 
-test("a server that asks for more, goes back, or changes the product gets no price out of the device", async () => {
+test("a server that asks for more or changes the product gets no price out of the device", async () => {
   const service = new FakeService();
   service.headers = {};
   service.forgetful = true;
@@ -173,8 +174,9 @@ test("a server that asks for more, goes back, or changes the product gets no pri
   await device.offer(Z);
   const more = { ...document().mechanism, epsilon: 3 };
   const bad = [
-    { version: 11 },
-    { phase: "explore" }, // another document of the same version
+    { version: 11, mechanism: more }, // not after a restored backup either
+    { version: 11, features: [] },
+    { cost: 1 },
     { version: 14, mechanism: more },
     { version: 14, product: "tea" },
     { version: 14, theta: [9, 0, 0, 0, 0, 0] },
@@ -189,6 +191,46 @@ test("a server that asks for more, goes back, or changes the product gets no pri
   assert.equal((await device.offer(Z)).experiment, true);
 });
 
+test("a server learns nothing of a customer from who is refused", async () => {
+  const { features } = document();
+  const asked = [
+    [{ features: [features[0], { name: "loyalty", value: 0.4 }, features[2]] }, [0.4, 0.7], InvalidInput],
+    [{ segments: ["gold"] }, ["gold", "silver"], BrokenPromise],
+    [{ family: "poisson" }, [1, 3], BrokenPromise],
+  ];
+  for (const [change, customers, refusal] of asked) {
+    const traces = [];
+    for (const one of customers) {
+      const service = new FakeService(document(change));
+      const device = deviceOf(service);
+      const terms = typeof one === "string" ? { segment: one } : {};
+      const sale = device.offer({ ...Z, loyalty: one < 1 ? one : 0.5 }, terms).then((offer) => device.sold(offer, one));
+      await assert.rejects(sale, refusal);
+      traces.push(service.requests.map(({ method, url, body }) => `${method} ${url} ${body}`));
+    }
+    assert.deepEqual(traces[0], traces[1]);
+  }
+});
+
+test("a list is taken as it is, whatever the server calls a constant", async () => {
+  const { features } = document();
+  const service = new FakeService(document({ features: [{ name: "constant", value: 5 }, features[1], features[2]] }));
+  const device = deviceOf(service);
+  for (const first of [1, 5]) assert.ok((await device.sold(await device.offer([first, 0.5, 0.25]), 1)).sent);
+});
+
+test("the ranges of features are for show and may change", async () => {
+  const service = new FakeService();
+  service.headers = {};
+  const device = deviceOf(service);
+  await device.offer(Z);
+  const [constant, loyalty, distance] = document().features;
+  service.published = document({ version: 13, features: [constant, { ...loyalty, high: 2 }, distance] });
+  assert.equal((await device.offer(Z)).version, 13);
+  service.published = document({ version: 14, features: [constant, { name: "loyalty", value: 0.5 }, distance] });
+  await assert.rejects(device.offer(Z), BrokenPromise);
+});
+
 test("workers that lag behind one another are no broken promise", async () => {
   const service = new FakeService(document({ version: 13 }));
   service.headers = {};
@@ -199,6 +241,26 @@ test("workers that lag behind one another are no broken promise", async () => {
   assert.equal((await device.offer(Z)).version, 13);
   assert.equal((await device.offer(Z)).version, 13);
   assert.equal(looks, 3);
+});
+
+test("a service restored from a backup is served on, after some looks", async () => {
+  const service = new FakeService();
+  service.headers = {};
+  service.forgetful = true;
+  const device = deviceOf(service);
+  await device.offer(Z);
+  const restored = [{ version: 3 }, { version: 3, phase: "explore" }]; // earlier, then another of the same version
+  for (const change of restored) {
+    service.published = document(change);
+    const before = service.requests.length;
+    const offer = await device.offer(Z);
+    assert.deepEqual([offer.version, offer.experiment], [3, change.phase === "explore"]);
+    assert.equal(service.requests.length - before, 3);
+    assert.equal((await device.sold(offer, 1)).sent, true);
+    assert.equal((await device.offer(Z)).version, 3);
+    assert.equal(service.requests.length - before, 5, "it is the one to follow from now on");
+  }
+  assert.deepEqual([...service.reports.values()].map(({ version }) => version), [3, 3]);
 });
 
 test("no mark that the server leaves is sent back to it", async () => {
@@ -367,6 +429,27 @@ test("a page that is no service's answer acknowledges nothing", async () => {
   assert.deepEqual(await device.flush(), { sent: 1, waiting: 0 });
 });
 
+test("only the service can refuse a report for good", async () => {
+  const service = new FakeService();
+  const refused = [];
+  let answer = null;
+  const fetch = (url, init) => (answer && init.body ? new Response(...answer) : service.fetch(url, init));
+  const device = deviceOf(service, { fetch, onRefused: (item, status) => refused.push(status) });
+  const offer = await device.offer(Z);
+  answer = ["<html>Blocked by your hotel</html>", { status: 400 }];
+  assert.equal((await device.sold(offer, 1)).sent, false);
+  for (const body of ["", "{}", "null", '{"error": "no"}', '{"error": {"code": 3, "message": "no"}}']) {
+    for (const status of [400, 409, 413, 422]) {
+      answer = [body, { status }];
+      assert.deepEqual(await device.flush(), { sent: 0, waiting: 1 });
+    }
+  }
+  assert.deepEqual(refused, []);
+  answer = null;
+  assert.deepEqual(await device.flush(), { sent: 1, waiting: 0 });
+  device.close();
+});
+
 test("a report that the service will never take does not hold up the others", async () => {
   const service = new FakeService();
   const refused = [];
@@ -407,10 +490,33 @@ test("only reports leave, whatever was put into the storage", async () => {
   assert.equal(service.posts().length, 1);
   const noise = { id, version: 2, report: { grid: [3, -4] } };
   assert.deepEqual(JSON.parse(service.posts()[0].body), { reports: [good, noise] });
-  for (const text of ["damaged", "{}", "3"]) {
+  assert.deepEqual(
+    storage.getItem(`${key}:damaged`).split("\n").map((line) => JSON.parse(JSON.parse(line))),
+    foreign,
+    "what was none is laid aside",
+  );
+  assert.equal(device.damaged, foreign.length);
+});
+
+test("an outbox that cannot be read is laid aside and counted, not overwritten", async () => {
+  const service = new FakeService();
+  const storage = new MemoryStorage();
+  const key = "hushprice:outbox:https://prices.example/v1/products/coffee";
+  const device = deviceOf(service, { storage });
+  const texts = ['[{"id":"0123456789abcdef01', "{}", "3", "two\nlines"];
+  for (const [i, text] of texts.entries()) {
     storage.setItem(key, text);
     assert.deepEqual(await device.flush(), { sent: 0, waiting: 0 });
+    assert.equal(storage.getItem(key), text);
+    assert.equal((await device.sold(await device.offer(Z), 1)).sent, true, "new reports go out");
+    assert.equal(device.damaged, i + 1);
   }
+  const aside = () => storage.getItem(`${key}:damaged`).split("\n").map((line) => JSON.parse(line));
+  assert.deepEqual(aside(), texts);
+  storage.setItem(key, texts[0]); // as after a crash between the two writes
+  await device.sold(await device.offer(Z), 1);
+  assert.deepEqual(aside(), texts);
+  assert.equal(service.reports.size, 5);
 });
 
 test("two tabs send nothing twice and lose nothing", async () => {

@@ -11,7 +11,10 @@ export const vectors = (name) => JSON.parse(fs.readFileSync(new URL(name, folder
 export const word = (text) => BigInt(`0x${text}`);
 
 export const promise = (more = {}) => new PrivacyPromise({ epsilon: 2, clip: 4, ...more });
-export const generous = new PrivacyPromise({ epsilon: 30, delta: 0.5, clip: 1e12 });
+
+/** A promise for customers of this document, with any report. */
+export const generous = ({ family, segments }) =>
+  new PrivacyPromise({ epsilon: 30, delta: 0.5, clip: 1e12, family, segments });
 
 export const document = (more = {}) => ({
   format: "hushprice params",

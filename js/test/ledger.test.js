@@ -5,7 +5,15 @@ import { test } from "node:test";
 
 import { lossDelta, lossOf } from "../device-guarantee.js";
 import { defaultStorage, locked } from "../device-ledger.js";
-import { BudgetSpent, InvalidInput, Ledger, LedgerError, MemoryStorage } from "../hushprice-device.js";
+import {
+  BudgetSpent,
+  Device,
+  InvalidInput,
+  Ledger,
+  LedgerError,
+  MemoryStorage,
+  PrivacyPromise,
+} from "../hushprice-device.js";
 
 const pure = (epsilon) => ({ name: "l2-ball", epsilon });
 const noise = { name: "gaussian", epsilon: 0.5, delta: 1e-3, clip: 2, sd: 18.55, dim: 6 };
@@ -166,6 +174,41 @@ test("the browser's locks are used where there are some", async () => {
     else delete globalThis.navigator;
   }
   assert.deepEqual(asked, ["hushprice:x", `hushprice:${KEY}`]);
+});
+
+test("tabs without locks are not given a storage that they share", async () => {
+  const kept = ["window", "navigator", "localStorage", "sessionStorage"].map((name) => {
+    return [name, Object.getOwnPropertyDescriptor(globalThis, name)];
+  });
+  const put = (name, value) => Object.defineProperty(globalThis, name, { value, configurable: true });
+  const like = () => ({ getItem: () => null, setItem() {}, removeItem() {} });
+  const device = (storage) => {
+    const ledger = new Ledger({ epsilon: 1, storage: new MemoryStorage() });
+    const own = new PrivacyPromise({ epsilon: 1, clip: 1 });
+    return new Device({ url: "http://shop", key: "key", product: "tea", promise: own, ledger, storage });
+  };
+  put("window", globalThis);
+  put("navigator", {});
+  put("localStorage", like());
+  put("sessionStorage", like());
+  try {
+    for (const shared of [localStorage, like()]) {
+      assert.throws(() => new Ledger({ epsilon: 1, storage: shared }), /https.*MemoryStorage/);
+      assert.throws(() => device(shared), LedgerError);
+    }
+    for (const own of [new MemoryStorage(), sessionStorage]) {
+      assert.ok(new Ledger({ epsilon: 1, storage: own }));
+      assert.ok(device(own));
+    }
+    put("navigator", { locks: { request: (_, work) => work() } });
+    assert.ok(new Ledger({ epsilon: 1, storage: localStorage }), "a secure page has locks");
+    assert.ok(device(localStorage));
+  } finally {
+    for (const [name, before] of kept) {
+      delete globalThis[name];
+      if (before) Object.defineProperty(globalThis, name, before);
+    }
+  }
 });
 
 test("a browser without storage is not given a ledger that forgets", () => {

@@ -28,6 +28,15 @@ const BROKEN = {
   "a mechanism for other vectors": mechanism({ dim: 8 }),
   "more pairs than l2-ball has": mechanism({ pairs: 2 }),
   "more best directions than pairs": mechanism({ name: "privunit", pairs: 4, top: 5 }),
+  "more work than a report is worth": {
+    dim: 65,
+    theta: Array(130).fill(0),
+    centre: Array(130).fill(0),
+    features: [],
+    mechanism: { ...document().mechanism, name: "privunit", dim: 130, pairs: 1024, top: 5 },
+  },
+  "another family": { family: "poisson" },
+  "segments of its own": { segments: ["gold"] },
   "too many pairs": mechanism({ name: "privunit", pairs: 4096, top: 5 }),
   "half a pair": mechanism({ name: "privunit", pairs: 4.5, top: 1 }),
   "noise without noise": mechanism({ sd: 1 }),
@@ -70,7 +79,8 @@ const BROKEN = {
 
 for (const [what, change] of Object.entries(BROKEN)) {
   test(`refuses ${what}`, () => {
-    assert.throws(() => readParams(document(change), promise()), BrokenPromise);
+    const segments = what === "segments of its own" ? [] : [...new Set(change.segments ?? [])];
+    assert.throws(() => readParams(document(change), promise({ segments })), BrokenPromise);
   });
 }
 
@@ -111,9 +121,66 @@ test("a promise may leave out mechanisms and bound prices", () => {
   assert.ok(readParams(document(), promise({ mechanisms: ["l2-ball"], prices: [0, 5] })));
 });
 
+test("what customers there are is promised, and no document says otherwise", () => {
+  const pins = [["constant", 1], "loyalty", "distance"];
+  assert.ok(readParams(document(), promise({ features: pins })));
+  const { features } = document();
+  const others = [
+    [],
+    [features[1], features[0], features[2]],
+    [features[0], { name: "loyalty", value: 0.4 }, features[2]],
+    [{ name: "constant", low: 0, high: 1 }, features[1], features[2]],
+    [{ name: "constant", value: 2 }, features[1], features[2]],
+    [features[0], features[1], { name: "age", low: 0, high: 1 }],
+  ];
+  for (const other of others) {
+    assert.throws(() => readParams(document({ features: other }), promise({ features: pins })), BrokenPromise);
+  }
+  const shown = [features[0], { name: "loyalty", low: -3, high: 7 }, features[2]]; // ranges are for show
+  assert.ok(readParams(document({ features: shown }), promise({ features: pins })));
+  const segments = ["student", "adult"];
+  assert.ok(readParams(document({ segments: ["adult", "student"] }), promise({ segments })));
+  for (const other of [[], ["adult"], ["adult", "student", "gold"], ["adult", "gold"]]) {
+    assert.throws(() => readParams(document({ segments: other }), promise({ segments })), BrokenPromise);
+  }
+  assert.throws(() => readParams(document(), promise({ family: "linear" })), BrokenPromise);
+});
+
+test("a promise made of a document is exactly what it asks for, and survives JSON", () => {
+  const given = document({ family: "poisson", segments: ["adult", "student"] });
+  const made = PrivacyPromise.of(given);
+  const again = new PrivacyPromise(JSON.parse(JSON.stringify(made)));
+  assert.deepEqual(again, made);
+  assert.ok(readParams(given, again));
+  const changes = [{ family: "linear" }, { segments: [] }, { features: [] }, { prices: [0.5, 5] }];
+  for (const change of [...changes, mechanism({ epsilon: 2.1 }), mechanism({ name: "privunit" })]) {
+    assert.throws(() => readParams({ ...given, ...change }, again), BrokenPromise);
+  }
+  assert.ok(readParams(document({ features: [] }), PrivacyPromise.of(document({ features: [] }))));
+  const lacking = ["prices", "family", "segments", "features"].map((name) => document({ [name]: undefined }));
+  for (const nothing of [null, {}, document({ mechanism: {} }), document({ features: 3 }), ...lacking]) {
+    assert.throws(() => PrivacyPromise.of(nothing), BrokenPromise);
+  }
+});
+
+test("texts of a broken promise have few digits, or as many as it takes", () => {
+  const text = (asked, own) => {
+    try {
+      readParams(document(mechanism(asked)), own);
+    } catch (problem) {
+      return problem.message;
+    }
+  };
+  assert.match(text({ clip: 3.9999999999999996 }, promise({ clip: 3.5 })), /clip = 4; 3\.5 is promised/);
+  assert.match(text({ epsilon: 2.0000000000000004 }, promise()), /epsilon = 2\.0000000000000004; 2 is promised/);
+});
+
 test("a promise must be one", () => {
   const numbers = [{ epsilon: 0 }, { epsilon: 31 }, { clip: -1 }, { delta: 1 }, { prices: [2, 1] }];
-  for (const change of [...numbers, { mechanisms: [] }, { mechanisms: ["x"] }]) {
+  const customers = [{ family: "probit" }, { segments: "ab" }, { segments: ["a", "a"] }, { segments: [""] }];
+  const features = [[], "ab", [1], ["a", "a"], ["a", ["a", 1]], [["a"]], [["a", NaN]], [["a", "1"]]];
+  const wrong = [...numbers, { mechanisms: [] }, { mechanisms: ["x"] }, ...customers];
+  for (const change of [...wrong, ...features.map((one) => ({ features: one }))]) {
     assert.throws(() => promise(change), InvalidInput);
   }
   assert.throws(() => new PrivacyPromise(), InvalidInput);
@@ -130,13 +197,14 @@ test("contexts by name or in order, and refusals that tell nothing of them", () 
   const params = readParams(document(), promise());
   const price = quote(params, [1, 0.25, -0.5]);
   assert.equal(quote(params, { loyalty: 0.25, distance: -0.5 }), price);
-  assert.equal(quote(params, { distance: -0.5, constant: 1, loyalty: 0.25 }), price);
   assert.equal(quote(params, Float64Array.of(1, 0.25, -0.5)), price);
   const secret = 0.123456;
   const wrong = [
     { loyalty: secret },
     { loyalty: secret, distance: 0, age: 3 },
     { loyalty: secret, distance: 0, constant: 2 },
+    { loyalty: secret, distance: 0, constant: 1 }, // no constant by name, whatever its value
+    { loyalty: secret, constant: 1 },
     { loyalty: `${secret}`, distance: 0 },
     [1, secret],
     [1, secret, NaN],
@@ -154,25 +222,32 @@ test("contexts by name or in order, and refusals that tell nothing of them", () 
 
 test("segments, costs and prices of one's own", () => {
   const ranges = { segments: ["adult", "student"], ranges: { student: [1, 1.5] } };
-  const params = readParams(document(ranges), promise());
+  const own = promise({ segments: ["student", "adult"] });
+  const params = readParams(document(ranges), own);
   assert.equal(quote(params, [1, 0, 0], { segment: "student" }), 1.5);
   assert.ok(quote(params, [1, 0, 0], { segment: "adult", cost: 3 }) > 4);
   for (const wrong of [{}, { segment: "child" }, { segment: "adult", cost: -1 }, { segment: "adult", cost: NaN }]) {
     assert.throws(() => quote(params, [1, 0, 0], wrong), InvalidInput);
   }
   assert.throws(() => quote(readParams(document(), promise()), [1, 0, 0], { segment: "adult" }), InvalidInput);
-  const fixed = readParams(document({ ...ranges, phase: "fixed", level: 3, mode: "shadow" }), promise());
+  const fixed = readParams(document({ ...ranges, phase: "fixed", level: 3, mode: "shadow" }), own);
   assert.equal(quote(fixed, [1, 0, 0], { segment: "adult" }), 3);
   assert.equal(quote(fixed, [1, 0, 0], { segment: "student" }), 1.5);
   assert.equal(quote(fixed, [1, 0, 0], { segment: "adult", price: 4.25 }), 4.25);
-  assert.throws(() => quote(fixed, [1, 0, 0], { segment: "student", price: 4.25 }), InvalidInput);
+  for (const price of [4.25, NaN, "1.25"]) {
+    assert.throws(
+      () => quote(fixed, [1, 0, 0], { segment: "student", price }),
+      (problem) => problem instanceof InvalidInput && !/[0-9]|student/.test(problem.message), // no word of the segment
+    );
+  }
+  assert.throws(() => quote(fixed, [1, 0, 0], { segment: "adult", price: 4.25, cost: -1 }), InvalidInput);
   assert.throws(() => quote(params, [1, 0, 0], { segment: "adult", price: 4.25 }), InvalidInput);
 });
 
 test("outcomes that the family cannot have are refused", () => {
   const cases = { logistic: [2, 0.5, NaN, "1", null], poisson: [-1, 0.5, Infinity], linear: [NaN, "2"] };
   for (const [family, wrong] of Object.entries(cases)) {
-    const params = readParams(document({ family }), promise());
+    const params = readParams(document({ family }), promise({ family }));
     assert.ok(report(params, [1, 0, 0], 2, true, [1n, 2n, 3n]));
     for (const y of wrong) assert.throws(() => report(params, [1, 0, 0], 2, y, [1n, 2n, 3n]), InvalidInput);
     assert.throws(() => report(params, [1, 0, 0], 9, 1, [1n, 2n, 3n]), InvalidInput);

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import * as guarantee from "../device-guarantee.js";
 import * as kernels from "../device-kernels.js";
 import * as numbers from "../device-numbers.js";
-import { quote, readParams, report } from "../hushprice-device.js";
+import { InvalidInput, quote, readParams, report } from "../hushprice-device.js";
 import { generous, vectors, word } from "./fixtures.js";
 
 const privacy = vectors("privacy.json");
@@ -81,9 +81,18 @@ test("reports", () => {
   });
 });
 
+test("prices of the shop's own", () => {
+  each(device.own_price, ({ params: published, segment, price, taken }, about) => {
+    const params = readParams(published, generous(published));
+    const quoted = () => quote(params, [1, 0.5, 0.25], { segment, price });
+    if (taken) same(quoted(), price, about);
+    else assert.throws(quoted, InvalidInput, about);
+  });
+});
+
 test("whole sessions", () => {
   each(device.sessions, ({ params: published, customers }) => {
-    const params = readParams(published, generous);
+    const params = readParams(published, generous(published));
     each(customers, ({ z, segment, cost, words, price, y, experiment, report: wanted }, about) => {
       const drawn = words.map(word);
       const uniform = experiment ? numbers.uniformOf(drawn.shift()) : 0;

@@ -35,6 +35,10 @@ Database = Annotated[
     ),
 ]
 HERE = "sqlite:///hushprice.db"
+_RATE = (
+    "Requests a second on average that one key may make of one worker process; 0: any. A device key, which many hold, "
+    "may make so many from each address, and ten times as many in all."
+)
 
 
 @contextmanager
@@ -74,7 +78,7 @@ def serve(
         typer.Option("--origin", help="Of pages elsewhere whose devices may call, as https://shop.example."),
     ] = None,
     rate: Annotated[
-        float, typer.Option("--rate", help="Requests a second that one key may make on average; 0: any.")
+        float, typer.Option("--rate", help=_RATE)
     ] = 2_000.0,
     log_format: Annotated[str, typer.Option("--log-format", help="json, text or none, on standard error.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print the address and key as a line of JSON.")] = False,

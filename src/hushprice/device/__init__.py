@@ -36,7 +36,7 @@ True
 >>> PUBLISHED = PUBLISHED | {"version": 2, "mechanism": PUBLISHED["mechanism"] | {"epsilon": 3}}
 >>> device.offer({"loyalty": 0.4})
 Traceback (most recent call last):
-hushprice.errors.BrokenPromise: The server asks for epsilon = 3.0; 1.0 is promised. No price and no report is made.
+hushprice.errors.BrokenPromise: The server asks for epsilon = 3; 1 is promised. No price and no report is made.
 """
 
 from hushprice.device.client import Device, Offer, ServiceRefused

@@ -9,6 +9,7 @@ from hushprice.device.promise import NO_MORE
 from hushprice.device.transport import Answer
 from hushprice.errors import BrokenPromise
 
+NEVER = (400, 409, 413, 422)  # statuses of what will not be taken, however often it is sent
 LONGEST_AGE = 3600.0  # seconds: a server may not ask for params to be kept longer
 
 
@@ -40,6 +41,22 @@ def acknowledged(answer: Answer, n: int) -> bool:
     return len(counts) == 2 and all(type(count) is int for count in counts) and sum(counts) == n
 
 
+def refused_for_good(answer: Answer) -> bool:
+    """Whether the service itself says that it will never take this. (A page of somebody in between does not count.)
+
+    >>> refused_for_good(Answer(422, {}, b'{"error": {"code": "invalid", "message": "No such report."}}'))
+    True
+    >>> refused_for_good(Answer(400, {}, b"<html>Blocked by your hotel</html>"))
+    False
+    """
+    try:
+        told = json.loads(answer.body) if answer.status in NEVER else None
+    except (ValueError, RecursionError):
+        return False
+    error = told.get("error") if isinstance(told, dict) else None
+    return isinstance(error, dict) and all(isinstance(error.get(name), str) for name in ("code", "message"))
+
+
 def max_age(caching: str) -> float:
     """For how many seconds an answer stays fresh, by its Cache-Control.
 
@@ -63,4 +80,6 @@ def refusal(status: int) -> str:
     }
     if 200 <= status < 300:
         return "What answers at this address does not acknowledge reports: is it the service?"
+    if status in (400, 413, 422):
+        return f"What answers at this address (status {status}) is not the service, or another release of it."
     return f"The service refused (status {status}): {known.get(status, 'see its log')}."

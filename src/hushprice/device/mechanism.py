@@ -23,6 +23,7 @@ from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, positive_int, 
 Name = Literal["l2-ball", "privunit", "gaussian"]
 NAMES: tuple[str, ...] = get_args(Name)
 LARGEST_DIM, LARGEST_PAIRS = 2000, 1024
+MOST_WORK = 1 << 17  # numbers of all directions of a report: half a second in Python, and a server may not ask for more
 CELLS = 64.0  # grid cells in one standard deviation of the noise
 SLACK = 1e-12  # total variation a coordinate between what is sent and an exact Gaussian: see privacy/gaussian.py
 _CLIP_ROUNDING = 1.0 + 1e-12  # a clipped vector may be longer than C by rounding
@@ -57,6 +58,8 @@ class Mechanism:
         put(self, "pairs", positive_int("pairs", self.pairs, maximum=LARGEST_PAIRS))
         put(self, "top", positive_int("top", self.top, maximum=self.pairs))
         put(self, "sd", finite("sd", self.sd, minimum=0.0, maximum=1e100))
+        if self.pairs * self.dim > MOST_WORK:
+            raise InvalidInput(f"{self.pairs} pairs of {self.dim} numbers are too much: {MOST_WORK} at most.")
         if self.name == "l2-ball" and self.pairs != 1:
             raise InvalidInput("l2-ball has one pair of directions; more of them are privunit.")
         if self.name != "gaussian":

@@ -2,10 +2,12 @@
 
 One small file for each report, named by its id, so that a device which is switched off in the middle sends the same
 report again, with the same id, and never makes a second one of the same sale. Nothing is in it but what is sent anyway.
+The files are in a folder of the address they are for: what was promised to one service is not sent to another.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import threading
@@ -31,24 +33,27 @@ class Outbox:
     (1, 3)
     """
 
-    def __init__(self, folder: str | PathLike[str] | None = None) -> None:
+    def __init__(self, folder: str | PathLike[str] | None = None, *, address: str = "") -> None:
         self._lock = threading.Lock()
         self._items: dict[str, Item] = {}
         self._files: dict[str, Path] = {}
         self._next = 0
-        self.damaged = 0  # files that could not be read; they are left where they are
-        self._folder = None if folder is None else Path(folder)
-        if self._folder is not None:
+        self.damaged = 0  # files that could not be read, or of an unknown address; they are left where they are
+        self._folder = None
+        if folder is not None:
+            self._folder = Path(folder) / hashlib.sha256(address.encode()).hexdigest()[:16]
             self._read(self._folder)
 
     def _read(self, folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            names = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+            found = sorted((path, name) for path in folder.iterdir() if (name := _NAME.fullmatch(path.name)))
+            # until release 0.1.0 reports were kept without their address: nobody knows for whom these are
+            self.damaged = sum(_NAME.fullmatch(path.name) is not None for path in folder.parent.iterdir())
         except OSError as problem:
             raise InvalidInput(f"Reports cannot be kept in {folder}: {problem.strerror}.") from None
-        for path in names:
-            number, identity = _NAME.fullmatch(path.name).groups()  # type: ignore[union-attr]
+        for path, name in found:
+            number, identity = name.groups()
             self._next = int(number) + 1
             try:
                 item = json.loads(path.read_text(encoding="utf-8"))

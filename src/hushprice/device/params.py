@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from hushprice.device.demand import FAMILIES, PHASES
 from hushprice.device.mechanism import Mechanism
-from hushprice.device.promise import NO_MORE, Promise
+from hushprice.device.promise import NO_MORE, Pinned, Promise
 from hushprice.errors import LARGEST_COUNT, LARGEST_VALUE, BrokenPromise, HushpriceError, finite, positive_int
 
 FORMAT, PROTOCOL = "hushprice params", 1
@@ -28,13 +28,18 @@ class Feature:
     low: float | None = None
     high: float | None = None
 
+    @property
+    def pinned(self) -> Pinned:
+        """What of it never changes, and a promise can name."""
+        return self.name if self.value is None else (self.name, self.value)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
     """Everything a device needs to price and to report, checked against what it promised.
 
     ``read`` is the only way to make one from what came over the network. :data:`FIXED` are the fields that a product
-    never changes.
+    never changes; nor does it change the names and constants of its features.
     """
 
     product: str
@@ -88,12 +93,13 @@ class Params:
 
     def same_product(self, before: Params) -> bool:
         """Whether what a product never changes is as it was in other parameters."""
-        return all(getattr(self, name) == getattr(before, name) for name in FIXED)
+        mine, theirs = ([feature.pinned for feature in params.features] for params in (self, before))
+        return mine == theirs and all(getattr(self, name) == getattr(before, name) for name in FIXED)
 
 
 FIXED = (
     "product", "family", "dim", "prices", "experiments", "cost", "segments", "ranges", "centre", "radius", "shift",
-    "factor", "mechanism", "features",
+    "factor", "mechanism",
 )  # fmt: skip
 
 
@@ -114,12 +120,14 @@ def _read(cls: type[Params], document: Any, promise: Promise) -> Params:
     if mechanism.dim != 2 * d:
         raise BrokenPromise(f"Reports must be about 2 dim = {2 * d} numbers, not {mechanism.dim}. {NO_MORE}")
     score = _Reader(given.get("score"))
-    segments = given.each("segments", _text)
+    family, segments = given.one_of("family", FAMILIES), given.each("segments", _text)
+    features = given.each("features", _feature)
+    promise.check_customers(family, segments, [feature.pinned for feature in features])
     params = cls(
         product=_text(given.get("product")),
         version=given.whole("version", least=0, most=LARGEST_COUNT),
         mode=given.one_of("mode", MODES),
-        family=given.one_of("family", FAMILIES),
+        family=family,
         dim=d,
         prices=prices,
         experiments=given.span("experiments", within=prices),
@@ -137,7 +145,7 @@ def _read(cls: type[Params], document: Any, promise: Promise) -> Params:
         shift=score.number("shift"),
         factor=score.number("factor"),
         mechanism=mechanism,
-        features=given.each("features", _feature),
+        features=features,
         currency=str(given.get("currency"))[:20],
         baseline=given.number("baseline", least=0.0),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+from hushprice.device.demand import FAMILIES
 from hushprice.device.guarantee import Guarantee, as_epsilon
 from hushprice.device.mechanism import NAMES, Mechanism
 from hushprice.errors import LARGEST_VALUE, BrokenPromise, HushpriceError, InvalidInput, finite, price_range, unknown
@@ -13,6 +14,7 @@ from hushprice.errors import LARGEST_VALUE, BrokenPromise, HushpriceError, Inval
 NO_MORE = "No price and no report is made."
 _CLIP_ROUNDING = 1.0 + 1e-9  # a clip bound comes out of a square root; what is promised of epsilon holds whatever it is
 _FIELDS = ("name", "epsilon", "delta", "clip", "dim", "pairs", "top", "sd")
+Pinned = str | tuple[str, float]  # a feature: the name of one that a customer brings, or a constant's name and value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,15 +24,26 @@ class Promise:
     epsilon, delta: of one report, at most; clip: bound on the length of the score a report is about; mechanisms: those
     that may be used; prices: (low, high) that a price may never leave (any unless given).
 
+    family, segments, features: which outcomes, segments and names exist. A server that says otherwise is refused before
+    anything of a customer is looked at, because it could otherwise choose them so that some customers are refused, and
+    learn from their silence who they are. Without ``features`` (any are taken) the first parameters pin them and the
+    dimension, for as long as the device lives: give them where the customers' contexts may differ in length or names.
+
     >>> print(Promise(epsilon=1.0, clip=4.0).guarantee)
     epsilon = 1: no report is more than 2.72 times as likely from one customer as from another
+    >>> Promise(epsilon=1.0, clip=4.0, family="poisson", segments=["student", "adult"],
+    ...         features=[("constant", 1), "loyalty"]).features
+    (('constant', 1.0), 'loyalty')
     """
 
     epsilon: float
     clip: float
     delta: float = 0.0
-    mechanisms: tuple[str, ...] = NAMES
+    mechanisms: Sequence[str] = NAMES
     prices: tuple[float, float] | None = None
+    family: str = "logistic"
+    segments: Sequence[str] = ()
+    features: Sequence[Pinned] | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -45,6 +58,28 @@ class Promise:
         put(self, "mechanisms", tuple(self.mechanisms))
         if self.prices is not None:
             put(self, "prices", price_range(self.prices))
+        if self.family not in FAMILIES:
+            raise unknown("family of demand", self.family, FAMILIES)
+        put(self, "segments", _names(self.segments))
+        if self.features is not None:
+            put(self, "features", _pinned(self.features))
+
+    @classmethod
+    def of(cls, document: Any) -> Self:
+        """Exactly what a params document asks for. To be read by a person once, and fixed: it agrees to anything.
+
+        A device that makes its promise from whatever the server publishes next promises nothing.
+        """
+        try:
+            mechanism = document["mechanism"]
+            return cls(
+                **{name: mechanism[name] for name in ("epsilon", "delta", "clip")},
+                mechanisms=(mechanism["name"],),
+                **{name: document[name] for name in ("prices", "family", "segments")},
+                features=[(f["name"], f["value"]) if "value" in f else f["name"] for f in document["features"]] or None,
+            )
+        except (TypeError, KeyError, HushpriceError):
+            raise BrokenPromise("This is no params document that a promise could be made from.") from None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -64,7 +99,8 @@ class Promise:
         for name in ("epsilon", "delta", "clip"):
             most, wanted = getattr(self, name), getattr(mechanism, name)
             if wanted > most * (_CLIP_ROUNDING if name == "clip" else 1.0):
-                raise BrokenPromise(f"The server asks for {name} = {wanted}; {most} is promised. {NO_MORE}")
+                told, given = _apart(wanted, most)
+                raise BrokenPromise(f"The server asks for {name} = {told}; {given} is promised. {NO_MORE}")
         return mechanism
 
     def check_prices(self, low: float, high: float) -> None:
@@ -74,3 +110,49 @@ class Promise:
                 f"The server's prices [{low:g}, {high:g}] leave the promised range [{self.prices[0]:g}, "
                 f"{self.prices[1]:g}]. {NO_MORE}"
             )
+
+    def check_customers(self, family: str, segments: Sequence[str], features: Sequence[Pinned]) -> None:
+        """Refuse a product of other customers than promised: other outcomes, segments or features."""
+        if family != self.family:
+            raise BrokenPromise(f"The server's demand is {family}; {self.family} is promised (family=). {NO_MORE}")
+        if set(segments) != set(self.segments):
+            promised = ", ".join(self.segments) or "none"
+            raise BrokenPromise(f"The server's segments are not those promised (segments=): {promised}. {NO_MORE}")
+        if self.features is not None and tuple(features) != self.features:
+            promised = ", ".join(feature if isinstance(feature, str) else feature[0] for feature in self.features)
+            raise BrokenPromise(f"The server's features are not those promised (features=): {promised}. {NO_MORE}")
+
+
+def _apart(asked: float, promised: float) -> tuple[str, str]:
+    """Two numbers in six digits, or in all of them if six do not tell them apart."""
+    short = f"{asked:.6g}", f"{promised:.6g}"
+    return short if short[0] != short[1] else (repr(asked), repr(promised))
+
+
+def _names(names: Any) -> tuple[str, ...]:
+    """Different names, in order."""
+    listed = () if isinstance(names, str) or not isinstance(names, Collection) else tuple(names)
+    named = all(isinstance(name, str) and name for name in listed)
+    if not isinstance(names, Collection) or len(listed) != len(names) or not named or len(set(listed)) < len(listed):
+        raise InvalidInput("segments must be a list of different names, as in segments=('adult', 'student').")
+    return tuple(sorted(listed))
+
+
+def _pinned(features: Any) -> tuple[Pinned, ...]:
+    """Names, and constants as (name, value), in the order of the context."""
+    wrong = InvalidInput(
+        "features must be the names in the order of the context, a constant as (name, value): "
+        "features=(('constant', 1.0), 'loyalty')."
+    )
+    if isinstance(features, str) or not isinstance(features, Sequence) or not features:
+        raise wrong
+    listed: list[Pinned] = []
+    for feature in features:
+        pair = isinstance(feature, Sequence) and not isinstance(feature, str) and len(feature) == 2
+        name = feature[0] if pair else feature
+        if not isinstance(name, str) or not name:
+            raise wrong
+        listed.append((name, finite("a constant feature", feature[1])) if pair else name)
+    if len({feature if isinstance(feature, str) else feature[0] for feature in listed}) < len(listed):
+        raise wrong
+    return tuple(listed)

@@ -13,7 +13,11 @@ Context = Sequence[float] | Mapping[str, float]
 
 
 def context(params: Params, given: Context) -> tuple[float, ...]:
-    """The context z, from a list or by the names of the features. Refusals tell nothing of it."""
+    """The context z, from a list or by the names of the features. Refusals tell nothing of it.
+
+    Names are those of the features that are no constants, exactly. No value is compared with anything that the server
+    published: a list is taken as it is, and a constant is not given by name, whatever its value.
+    """
     values = _by_name(params, given) if isinstance(given, Mapping) else given
     text = f"The context must be {params.dim} finite numbers below {LARGEST_VALUE:g} in size."
     z = discreetly(lambda: tuple(finite("z", x, minimum=-LARGEST_VALUE, maximum=LARGEST_VALUE) for x in values), text)
@@ -26,11 +30,8 @@ def _by_name(params: Params, given: Mapping[str, float]) -> list[float]:
     if not params.features:
         raise InvalidInput("The features of this product have no names: give the context as a list of numbers.")
     asked = {feature.name for feature in params.features if feature.value is None}
-    constant = {feature.name: feature.value for feature in params.features if feature.value is not None}
-    if not asked <= set(given) <= asked | set(constant):
-        raise InvalidInput(f"The context must give exactly {', '.join(sorted(asked))} by name.")
-    if any(given[name] != value for name, value in constant.items() if name in given):
-        raise InvalidInput("A constant feature of the context is given with another value.")
+    if set(given) != asked:
+        raise InvalidInput(f"The context must give exactly {', '.join(sorted(asked))} by name, and no constant.")
     return [given[feature.name] if feature.value is None else feature.value for feature in params.features]
 
 
@@ -46,19 +47,38 @@ def segment_of(params: Params, segment: str | None) -> str | None:
 
 
 def quote(
-    params: Params, z: Context, *, segment: str | None = None, cost: float | None = None, uniform: float = 0.0
+    params: Params,
+    z: Context,
+    *,
+    segment: str | None = None,
+    cost: float | None = None,
+    uniform: float = 0.0,
+    price: float | None = None,
 ) -> float:
-    """The price for a customer. ``uniform`` is a random number in [0, 1), which only experiments use."""
+    """The price for a customer. ``uniform`` is a random number in [0, 1), which only experiments use.
+
+    ``price`` is the shop's own one, in shadow mode: it is quoted if it lies in the range that a quote would have.
+    """
     known = context(params, z)
     low, high = params.range(segment_of(params, segment))
     own = params.cost if cost is None else _cost(cost)
     if not 0.0 <= uniform < 1.0:
         raise InvalidInput("uniform must be a random number of at least 0 and below 1.")
+    if price is not None:
+        return _own_price(params, price, low, high)
     a, b = utility(params.theta, known) if params.phase == "exploit" else (0.0, 0.0)
     return price_on_terms(
         params.phase, params.family, a, b,
         level=params.level, u=uniform, cost=own, low=low, high=high, ladder=params.ladder,
     )  # fmt: skip
+
+
+def _own_price(params: Params, price: float, low: float, high: float) -> float:
+    if params.mode != "shadow":
+        raise InvalidInput("A price of the shop's own can be given in shadow mode only.")
+    # which range that is would tell the customer's segment
+    text = "The shop's price must lie within the range of prices for this customer."
+    return discreetly(lambda: finite("price", price, minimum=low, maximum=high), text)
 
 
 def _cost(cost: float) -> float:

@@ -42,21 +42,43 @@ class Transport(Protocol):
         ...
 
 
+class Address(NamedTuple):
+    """Where a service is."""
+
+    scheme: str
+    host: str
+    port: int
+    base: str  # the path that all of its paths follow, without a slash at the end
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}{self.base}"
+
+
+def address_of(url: str) -> Address:
+    """The address in a text; one address however it is written.
+
+    >>> str(address_of("https://Prices.example.com/")), str(address_of("https://prices.example.com:443"))
+    ('https://prices.example.com:443', 'https://prices.example.com:443')
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except (TypeError, ValueError, AttributeError):
+        parts, port = None, None
+    if parts is None or parts.scheme not in ("http", "https") or not isinstance(parts.hostname, str):
+        raise InvalidInput("url must be the address of a service, as in https://prices.example.com.")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise InvalidInput("url must be an address alone: a key is given as key=, and nothing follows the path.")
+    default = 443 if parts.scheme == "https" else 80
+    return Address(parts.scheme, parts.hostname, default if port is None else port, parts.path.rstrip("/"))
+
+
 class HttpTransport:
     """HTTP/1.1 over one connection that is kept open, with TLS where the address says https. No redirects."""
 
     def __init__(self, url: str, *, timeout: float = 10.0) -> None:
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except (TypeError, ValueError, AttributeError):
-            parts, port = None, None
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidInput("url must be the address of a service, as in https://prices.example.com.")
-        if parts.username or parts.password or parts.query or parts.fragment:
-            raise InvalidInput("url must be an address alone: a key is given as key=, and nothing follows the path.")
-        self._host, self._port, self._secure = parts.hostname, port, parts.scheme == "https"
-        self._base = parts.path.rstrip("/")
+        scheme, self._host, self._port, self._base = address_of(url)
+        self._secure = scheme == "https"
         self._timeout = finite("timeout", timeout, minimum=0.0, maximum=3600.0, strict=True)
         self._connection: http.client.HTTPConnection | None = None
         self._lock = threading.Lock()

@@ -17,7 +17,7 @@ from hushprice.device.coin import fair_coin
 from hushprice.kernels import quote, special
 from hushprice.kernels.score import score
 from hushprice.privacy.gaussian import Gaussian
-from hushprice.privacy.session_vectors import FAMILIES, LADDER, PHASES, Draws, refused, sessions
+from hushprice.privacy.session_vectors import FAMILIES, LADDER, PHASES, Draws, own_prices, refused, sessions
 
 
 def device_vectors() -> dict[str, Any]:
@@ -45,6 +45,7 @@ def device_vectors() -> dict[str, Any]:
         "gaussian": list(_noise_levels()),
         "quote_on_terms": list(_quotes()),
         "sessions": list(sessions()),
+        "own_price": list(own_prices()),
         "refused": list(refused()),
     }
 

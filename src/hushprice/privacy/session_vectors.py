@@ -88,10 +88,7 @@ def published(
             "clip": mechanism.clip, "dim": mechanism.dim, "pairs": pairs, "top": top,
             "sd": getattr(mechanism, "sd", 0.0),
         },
-        "features": [
-            {"name": "constant", "value": 1.0}, {"name": "loyalty", "low": 0.0, "high": 1.0},
-            {"name": "distance", "low": -1.0, "high": 1.0},
-        ],
+        "features": [CONSTANT, LOYALTY, DISTANCE],
         "currency": "EUR", "baseline": 3.0,
     }  # fmt: skip
 
@@ -115,12 +112,7 @@ def _customer(document: dict[str, Any], mechanism: Mechanism, family: Family, dr
 def _price(
     document: dict[str, Any], family: Family, z: list[float], segment: str | None, cost: float | None, u: float
 ) -> float:
-    low, high = document["ranges"].get(segment, document["prices"])
-    cuts = [(document["guardrails"]["low"], document["guardrails"]["high"])]
-    if document["phase"] == "explore":
-        cuts.append(tuple(document["experiments"]))
-    for least, most in cuts:
-        low, high = (min(max(end, least), most) for end in (low, high))
+    low, high = _range(document, segment)
     a, b = np.empty(1), np.empty(1)
     glm.utility(np.array([z]), np.array(document["theta"]), a, b)
     price = quote.quote_on_terms(
@@ -128,6 +120,40 @@ def _price(
         document["cost"] if cost is None else cost, low, high, np.array(document["ladder"], dtype=np.float64),
     )  # fmt: skip
     return float(price)
+
+
+def _range(document: dict[str, Any], segment: str | None) -> tuple[float, float]:
+    """(low, high) of the price for a customer."""
+    low, high = document["ranges"].get(segment, document["prices"])
+    cuts = [(document["guardrails"]["low"], document["guardrails"]["high"])]
+    if document["phase"] == "explore":
+        cuts.append(tuple(document["experiments"]))
+    for least, most in cuts:
+        low, high = (min(max(end, least), most) for end in (low, high))
+    return low, high
+
+
+def own_prices() -> Iterator[dict[str, Any]]:
+    """The shop's own prices, and whether a device quotes them: in shadow mode, in the range that a quote would have."""
+    mechanism, theta = L2Ball(epsilon=2.0, clip=4.0, dim=6), Draws(12).vector(6, -0.3, 0.9)
+    ranges = {"segments": ["adult", "student"], "ranges": {"student": [1.0, 2.25]}}
+    changes: tuple[dict[str, Any], ...] = (
+        {},
+        {"guardrails": {"low": 2.0, "high": 3.5}},
+        ranges,
+        ranges | {"guardrails": {"low": 2.0, "high": 3.5}},
+        ranges | {"guardrails": {"low": 2.5, "high": 3.5}, "ladder": [2.5, 3.0]},
+        {"phase": "explore", "experiments": [1.5, 3.0]},
+        {"mode": "live"},
+        {"mode": "frozen"},
+    )
+    for version, change in enumerate(changes, start=200):
+        told = published(mechanism, Logistic(), "fixed", version, theta) | change
+        for segment in told["segments"] or [None]:
+            low, high = _range(told, segment)
+            for price in sorted({1.0, 2.25, 3.0, 5.0, low, high, low - 0.0625, high + 0.0625}):
+                taken = told["mode"] == "shadow" and low <= price <= high
+                yield {"params": told, "segment": segment, "price": price, "taken": taken}
 
 
 def _report(
@@ -144,6 +170,10 @@ def _report(
 
 
 PROMISE = {"epsilon": 2.0, "delta": 0.0, "clip": 4.0, "mechanisms": ["l2-ball", "privunit"], "prices": [0.5, 6.0]}
+CONSTANT, LOYALTY, DISTANCE = (
+    {"name": "constant", "value": 1.0}, {"name": "loyalty", "low": 0.0, "high": 1.0},
+    {"name": "distance", "low": -1.0, "high": 1.0},
+)  # fmt: skip
 
 
 def refused() -> Iterator[dict[str, Any]]:
@@ -157,7 +187,9 @@ def refused() -> Iterator[dict[str, Any]]:
         ("another protocol", {"protocol": 2}),
         ("another phase", {"phase": "perturb"}),
         ("another mode", {"mode": "paused"}),
-        ("another family", {"family": "probit"}),
+        ("an unknown family", {"family": "probit"}),
+        ("another family", {"family": "poisson"}),
+        ("segments that were not promised", {"segments": ["gold", "silver"]}),
         ("a version below 0", {"version": -1}),
         ("a version that is no whole number", {"version": 1.5}),
         ("more epsilon", {"mechanism": {"epsilon": 2.0000000000000004}}),
@@ -170,6 +202,7 @@ def refused() -> Iterator[dict[str, Any]]:
         ("no pairs of directions", {"mechanism": {"name": "privunit", "pairs": 0, "top": 0}}),
         ("more directions agree than there are", {"mechanism": {"name": "privunit", "pairs": 4, "top": 5}}),
         ("too many pairs of directions", {"mechanism": {"name": "privunit", "pairs": 1025, "top": 5}}),
+        ("more work than a report is worth", _wide()),
         ("several pairs in l2-ball", {"mechanism": {"pairs": 2}}),
         ("reports about other numbers than the score", {"mechanism": {"dim": 4}}),
         ("prices below the promise", {"prices": [0.25, 5.0]}),
@@ -201,7 +234,8 @@ def refused() -> Iterator[dict[str, Any]]:
             key: value | change[key] if key == "mechanism" and key in change else change.get(key, value)
             for key, value in whole.items()
         }
-        yield {"why": why, "promise": PROMISE, "params": merged}
+        promise = PROMISE | {"segments": ["student"]} if "student" in merged["segments"] else PROMISE
+        yield {"why": why, "promise": promise, "params": merged}
     for name in whole:
         if name not in ("currency", "baseline"):
             rest = {key: value for key, value in whole.items() if key != name}
@@ -212,3 +246,36 @@ def refused() -> Iterator[dict[str, Any]]:
     yield {"why": "too little noise", "promise": enough, "params": whole | {"mechanism": less}}
     yield {"why": "more delta", "promise": enough | {"delta": 5e-4}, "params": whole | {"mechanism": gaussian}}
     yield {"why": "no noise", "promise": enough, "params": whole | {"mechanism": gaussian | {"sd": 0.0}}}
+    yield from _customers(whole)
+
+
+def _wide() -> dict[str, Any]:
+    """Reports about many numbers, with many directions."""
+    mechanism = {"name": "privunit", "dim": 130, "pairs": 1024, "top": 5}
+    return {"dim": 65, "theta": [0.0] * 130, "centre": [0.0] * 130, "features": [], "mechanism": mechanism}
+
+
+def _customers(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Documents of a product with other customers than promised: other outcomes, segments or features."""
+    promise = PROMISE | {
+        "family": "poisson", "segments": ["student", "adult"], "features": [["constant", 1.0], "loyalty", "distance"],
+    }  # fmt: skip
+    taken = whole | {"family": "poisson", "segments": ["adult", "student"]}
+    loyal, constant = {"name": "loyalty", "value": 0.4}, {"name": "constant", "low": 0.0, "high": 1.0}
+    changes: tuple[tuple[str | None, dict[str, Any]], ...] = (
+        (None, {}),
+        (None, {"features": [CONSTANT, LOYALTY | {"high": 7.0}, DISTANCE]}),  # these ranges are for show
+        ("a family that was not promised", {"family": "logistic"}),
+        ("no segments", {"segments": []}),
+        ("a segment less", {"segments": ["adult"]}),
+        ("a segment more", {"segments": ["adult", "gold", "student"]}),
+        ("another segment", {"segments": ["adult", "gold"]}),
+        ("no names of features", {"features": []}),
+        ("a constant that was none", {"features": [CONSTANT, loyal, DISTANCE]}),
+        ("no constant where one was", {"features": [constant, LOYALTY, DISTANCE]}),
+        ("another constant", {"features": [CONSTANT | {"value": 2.0}, LOYALTY, DISTANCE]}),
+        ("another feature", {"features": [CONSTANT, LOYALTY | {"name": "age"}, DISTANCE]}),
+        ("another order of features", {"features": [CONSTANT, DISTANCE, LOYALTY]}),
+    )
+    for why, change in changes:
+        yield {"why": why, "promise": promise, "params": taken | change}

@@ -7,7 +7,7 @@ from hushprice.service.commands import Accepted, OfferAnswer, OfferRequest, Outc
 from hushprice.service.definition import Definition, Feature, read_products
 from hushprice.service.events import Event, Mode
 from hushprice.service.guardrails import Guardrails
-from hushprice.service.refusals import Conflict, DamagedLog, NotFound, Unavailable
+from hushprice.service.refusals import Conflict, DamagedLog, Failed, NotFound, Unavailable
 from hushprice.service.store import Store
 from hushprice.service.writer import Service
 
@@ -17,6 +17,7 @@ __all__ = [
     "DamagedLog",
     "Definition",
     "Event",
+    "Failed",
     "Feature",
     "Guardrails",
     "Mode",

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
@@ -20,8 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hushprice.service import routes_admin, routes_look, routes_pages, routes_sales
 from hushprice.service.answers import STATUSES, OpenAnswer, Problem, answer
 from hushprice.service.auth import Keys
-from hushprice.service.bodies import MODELS
-from hushprice.service.limits import Buckets, Waiter
+from hushprice.service.bodies import schemas
+from hushprice.service.limits import Buckets, Rates, Waiter
 from hushprice.service.logs import Log
 from hushprice.service.metrics import Metrics
 from hushprice.service.routes import TOLD, Call, Endpoint, Looks, Parts, Told, add, refusal
@@ -53,7 +52,7 @@ def create_app(service: Service, settings: Settings) -> FastAPI:
         service=service,
         settings=settings,
         keys=Keys(service.store.keys, settings.keys),
-        rates=Buckets(rate=settings.rate, burst=settings.burst),
+        rates=Rates(rate=settings.rate, burst=settings.burst),
         strangers=Buckets(rate=settings.stranger_rate, burst=settings.stranger_burst),
         waiter=waiter,
         looks=Looks(service, waiter),
@@ -136,7 +135,9 @@ class Outermost:
             await self.app(scope, receive, send)
             return
         began = time.perf_counter()
-        told = scope[TOLD] = Told()
+        method = scope["method"] if scope["method"] in METHODS else "OTHER"
+        told = Told(head=method == "HEAD")
+        scope = {**scope, TOLD: told, "method": "GET" if told.head else scope["method"]}  # HEAD: as GET, but unsent
         status = 0
 
         async def sending(message: Message) -> None:
@@ -144,6 +145,8 @@ class Outermost:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *HEADERS]
+            elif told.head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:
@@ -158,7 +161,6 @@ class Outermost:
                 raise ConnectionAbortedError from None
         finally:
             seconds = time.perf_counter() - began
-            method = scope["method"] if scope["method"] in METHODS else "OTHER"
             self.parts.metrics.request(told.route, method, status, seconds)
             self.parts.log.request(method, told.route, status, seconds, told.key)
 
@@ -167,11 +169,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     """The description: FastAPI's, with the bodies and the key that it cannot see."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        _, bodies = models_json_schema(
-            [(model, "validation") for model in MODELS], ref_template="#/components/schemas/{model}"
-        )
         components = schema.setdefault("components", {})
-        components.setdefault("schemas", {}).update(bodies["$defs"])
+        components.setdefault("schemas", {}).update(schemas())
         components["securitySchemes"] = {
             "key": {"type": "http", "scheme": "bearer", "description": "hp_device_..., hp_seller_... or hp_admin_..."}
         }

@@ -13,26 +13,13 @@ import hmac
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from hushprice.service.answers import Problem, wait
 from hushprice.service.logs import Log
 from hushprice.service.settings import ROLES, Role, StartKey, hash_of
+from hushprice.service.store import Key
 
 GRACE = 30.0  # seconds
-
-
-class StoredKey(Protocol):
-    """A row of the table of keys."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def role(self) -> str: ...
-    @property
-    def sha256(self) -> str: ...
-    @property
-    def revoked(self) -> float | None: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +41,7 @@ class Keys:
 
     def __init__(
         self,
-        stored: Callable[[], Iterable[StoredKey]],
+        stored: Callable[[], Iterable[Key]],
         given: Iterable[StartKey] = (),
         *,
         clock: Callable[[], float] = time.monotonic,

@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict  # pydantic takes that of typing from Python 3.12 on only
 
 from hushprice.errors import InvalidInput
 from hushprice.service.answers import Problem
@@ -32,30 +33,38 @@ KeyName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$", mi
 Segment = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
 class Body(BaseModel):
-    """Exactly these keys, of exactly these types."""
+    """Exactly these keys, of exactly these types. (What comes by the thousand is a TypedDict: half the work.)"""
 
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+    model_config = {**STRICT, "frozen": True}
 
 
-class Directions(Body):
+@with_config(STRICT)
+class Directions(TypedDict):
     """A report by one of public directions (L2-ball, PrivUnit)."""
 
-    seed: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")] = Field(examples=["09af3c5577e1d2b4"])
-    index: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(examples=[1])
+    seed: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$"), Field(examples=["09af3c5577e1d2b4"])]
+    index: Annotated[int, Field(ge=0, le=2**31 - 1, examples=[1])]
 
 
-class Grid(Body):
+@with_config(STRICT)
+class Grid(TypedDict):
     """A report on a grid (Gaussian)."""
 
-    grid: list[Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]] = Field(min_length=1, max_length=20_000)
+    grid: Annotated[
+        list[Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]], Field(min_length=1, max_length=20_000)
+    ]
 
 
-class ReportBody(Body):
+@with_config(STRICT)
+class ReportBody(TypedDict):
     """One customer's randomised report, or null: served, but nothing was asked for or the budget is spent."""
 
-    id: ReportId = Field(description="Random, made by the device; the same again is not counted twice.")
-    version: Whole = Field(description="Of the parameters it was made against.")
+    id: Annotated[ReportId, Field(description="Random, made by the device; the same again is not counted twice.")]
+    version: Annotated[Whole, Field(description="Of the parameters it was made against.")]
     report: Directions | Grid | None
 
 
@@ -77,11 +86,12 @@ class OfferBody(Body):
     price: Price | None = Field(None, description="Only in shadow mode: the price you are going to charge.")
 
 
-class OutcomeBody(Body):
+@with_config(STRICT)
+class OutcomeBody(TypedDict):
     """What became of an offer."""
 
     offer: OfferId
-    y: float = Field(description="1 and 0 for sold or not, or the amount sold.", examples=[1.0])
+    y: Annotated[float, Field(description="1 and 0 for sold or not, or the amount sold.", examples=[1.0])]
 
 
 class OutcomesBody(Body):
@@ -137,13 +147,20 @@ class KeyBody(Body):
     role: Role
 
 
-MODELS: tuple[type[Body], ...] = (
+MODELS: tuple[type[Any], ...] = (
     ReportBody, ReportsBody, OfferBody, OutcomeBody, OutcomesBody, ProductBody, ModeBody, GuardrailsBody, RollbackBody,
     KeyBody,
 )  # fmt: skip
-_PARTS: tuple[type[Body], ...] = (Directions, Grid)
-_KNOWN = {name for model in MODELS + _PARTS for name in model.model_fields}
-_READERS: dict[type[Body], TypeAdapter[Any]] = {model: TypeAdapter(model) for model in MODELS}
+_KNOWN = {name for model in (*MODELS, Directions, Grid) for name in model.__annotations__}
+_READERS: dict[type[Any], TypeAdapter[Any]] = {model: TypeAdapter(model) for model in MODELS}
+
+
+def schemas() -> dict[str, Any]:
+    """The bodies as OpenAPI describes them, by name."""
+    wanted: list[tuple[str, Literal["validation"], TypeAdapter[Any]]]
+    wanted = [(model.__name__, "validation", _READERS[model]) for model in MODELS]
+    found: dict[str, Any] = TypeAdapter.json_schemas(wanted, ref_template="#/components/schemas/{model}")[1]["$defs"]
+    return found
 
 
 def key_name(name: str) -> str:
@@ -218,7 +235,7 @@ def _check_texts(value: Any) -> None:
             waiting += item
 
 
-def check(value: Any, model: type[Body]) -> dict[str, Any]:
+def check(value: Any, model: type[Any]) -> dict[str, Any]:
     """The plain data itself, if it is one of the bodies above. (They are strict, so nothing is converted.)"""
     try:
         _READERS[model].validate_python(value)
@@ -232,7 +249,7 @@ def check(value: Any, model: type[Body]) -> dict[str, Any]:
     raise Problem(422, "invalid", message + more, where=where)
 
 
-def one_or_many(value: Any, key: str, one: type[Body], many: type[Body]) -> list[dict[str, Any]]:
+def one_or_many(value: Any, key: str, one: type[Any], many: type[Any]) -> list[dict[str, Any]]:
     """The items of a body that is a single one or, under ``key``, a batch."""
     if isinstance(value, dict) and key in value:
         items: list[dict[str, Any]] = check(value, many)[key]

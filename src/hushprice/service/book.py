@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -24,8 +25,9 @@ class Book:
         self.store, self.product, self.learner, self.connection = store, product, learner, connection
         self.touched = False
         catch_up(store, product, learner, connection)
-        self.now = max(now, learner.at)
-        self._found: dict[str, tuple[str, int]] = {}
+        # of private customers whole seconds are kept: a finer time would point to one line in a network's log
+        self.now = max(float(math.floor(now)) if product.definition.private else now, learner.at)
+        self._found: dict[str, str] = {}
         self._new: dict[str, str] = {}  # bodies as text, by key
         self._staged: list[Event] = []  # decided on, not applied yet
         self._rows: list[Row] = []  # not written yet
@@ -38,17 +40,22 @@ class Book:
     def known(self, key: str) -> str | None:
         """The body on record under this key, as text; None if there is none."""
         found = self._new.get(key)
-        if found is None and key in self._found:
-            found = self._found[key][0]
-        return found
+        return self._found.get(key) if found is None else found
 
-    def stage(self, kind: str, key: str, body: Mapping[str, Any], text: str | None = None) -> int:
+    def stage(
+        self,
+        kind: str,
+        key: str,
+        body: Mapping[str, Any],
+        text: str | None = None,
+        row: Sequence[int] | None = None,
+    ) -> int:
         """The next event: its number."""
         self.touched = True
         self._seq += 1
         text = encode(body) if text is None else text
         self._new[key] = text
-        self._staged.append(Event(self._seq, self.now, kind, key, body))
+        self._staged.append(Event(self._seq, self.now, kind, key, body, row))
         self._rows.append((self.product.id, self._seq, self.now, kind, key, text))
         return self._seq
 

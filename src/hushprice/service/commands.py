@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
+from hushprice.errors import InvalidInput
 from hushprice.policies import Params
 from hushprice.service.definition import Definition
-from hushprice.service.events import Mode
+from hushprice.service.events import Mode, report_id
 from hushprice.service.guardrails import Guardrails
+from hushprice.service.reports import plain_report
+
+
+class Reported(TypedDict):
+    """A report whose shape was checked: 32 hexadecimal digits, a whole number, and what a device makes or None."""
+
+    id: str
+    version: int
+    report: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +29,13 @@ class ReportItem:
     id: str
     version: int
     report: Mapping[str, Any] | None
+
+    def checked(self) -> Reported:
+        """The same as plain data, refused if it has not the shape of a report."""
+        if isinstance(self.version, bool) or not isinstance(self.version, int) or not 0 <= self.version < 2**62:
+            raise InvalidInput("The version of a report must be that of the parameters it was made against.")
+        made = None if self.report is None else plain_report(self.report)
+        return {"id": report_id(self.id), "version": self.version, "report": made}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

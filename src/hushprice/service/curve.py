@@ -1,8 +1,9 @@
 """Demand and revenue of a customer one can think up, over prices, as the estimate has them.
 
 With a = z.alpha and b = z.beta, demand at price p is psi'(a - b p). The covariance of theta gives one of (a, b), two
-numbers; a band is psi' of a - b p plus or minus 1.96 standard errors, so that it stays within what demand can be. The
-best price and what it brings more than the baseline get intervals from draws of (a, b).
+numbers; a band is psi' of a - b p plus or minus 2.45 standard errors, so that it stays within what demand can be and
+holds the whole curve in 95 of 100 cases (see ``bands.py``). The best price and what it brings more than the baseline, a
+number each, get intervals from draws of (a, b).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from hushprice.demand import Family
 from hushprice.errors import LARGEST_VALUE, Array, array
 from hushprice.kernels import rules as kernel
-from hushprice.service.bands import LEVEL, QUANTILE, Facts, spread
+from hushprice.service.bands import LEVEL, WHOLE, Facts, spread
 
 PRICES = 81  # of the grid
 _DRAWS = 1_000
@@ -43,7 +44,7 @@ def curve(facts: Facts, context: Sequence[float]) -> dict[str, Any]:
         "demand": _plain(demand),
         "revenue": _plain((prices - cost) * demand),
         "best": _at(policy.family, a, b, best, cost),
-        "baseline": _at(policy.family, a, b, definition.baseline, cost),
+        "baseline": _at(policy.family, a, b, facts.baseline, cost),
     }
     found = spread(facts)
     answer["bands"] = {"level": None if found.covariance is None else LEVEL, "words": found.words}
@@ -77,7 +78,7 @@ def _bands(answer: dict[str, Any], facts: Facts, centre: Array, covariance: Arra
     policy = facts.definition.policy
     family, cost, prices = policy.family, policy.cost, np.array(answer["prices"])
     x = np.column_stack([np.ones(len(prices)), -prices])
-    width = QUANTILE * np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", x, covariance, x), 0.0))
+    width = WHOLE * np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", x, covariance, x), 0.0))
     low, high = (family.mean(x @ centre + side * width) for side in (-1.0, 1.0))
     answer["demand_low"], answer["demand_high"] = _plain(low), _plain(high)
     ends = np.sort(np.stack([(prices - cost) * low, (prices - cost) * high]), axis=0)

@@ -8,7 +8,7 @@ staged nothing.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from uuid import uuid4
@@ -19,13 +19,13 @@ from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.policies import PrivatePolicy
 from hushprice.service import quoting
 from hushprice.service.book import Book
-from hushprice.service.commands import Accepted, OfferAnswer, OfferRequest, OutcomeItem, ReportItem
+from hushprice.service.commands import Accepted, OfferAnswer, OfferRequest, OutcomeItem, Reported
 from hushprice.service.definition import Definition
-from hushprice.service.events import MODES, decode, encode, encode_report, offer_id, report_id
+from hushprice.service.events import MODES, decode, encode, encode_report, offer_id
 from hushprice.service.guardrails import Guardrails, Limits
 from hushprice.service.learner import Learner
 from hushprice.service.refusals import Conflict, NotFound
-from hushprice.service.reports import check_reports, plain_report
+from hushprice.service.reports import report_rows
 
 if TYPE_CHECKING:
     from hushprice.service.writer import Service
@@ -61,39 +61,37 @@ class Command(Generic[A]):
 
 
 class Reports(Command[Accepted]):
-    """Reports of private customers."""
+    """Reports of private customers, of which the shape was checked."""
 
-    def __init__(self, name: str, items: list[ReportItem]) -> None:
+    def __init__(self, name: str, items: Sequence[Reported]) -> None:
         super().__init__(name)
         self.items, self.weight = items, len(items)
-        self.events: list[tuple[str, dict[str, Any], str]] = []
+        self.events: list[tuple[str, Reported, str, list[int] | None]] = []
 
     def prepare(self, definition: Definition) -> None:
         if not isinstance(definition.policy, PrivatePolicy):
             raise Conflict("This product is plain: it takes offers and outcomes, not reports.")
-        for item in self.items:
-            if isinstance(item.version, bool) or not isinstance(item.version, int) or not 0 <= item.version < 2**62:
-                raise InvalidInput("The version of a report must be that of the parameters it was made against.")
-            report = None if item.report is None else plain_report(item.report)
-            body = {"version": item.version, "report": report}
-            self.events.append((f"r:{report_id(item.id)}", body, encode_report(item.version, report)))
-        check_reports(definition.policy, [body["report"] for _, body, _ in self.events if body["report"] is not None])
+        rows = report_rows(definition.policy, [item["report"] for item in self.items])
+        self.events = [
+            (f"r:{item['id']}", item, encode_report(item["version"], item["report"]), row)
+            for item, row in zip(self.items, rows, strict=True)
+        ]
 
     def wanted(self) -> list[str]:
-        return [key for key, _, _ in self.events]
+        return [event[0] for event in self.events]
 
     def decide(self, book: Book) -> Callable[[], Accepted]:
-        new: dict[str, tuple[dict[str, Any], str]] = {}
-        for key, body, text in self.events:
+        new: dict[str, tuple[Reported, str, list[int] | None]] = {}
+        for key, item, text, row in self.events:
             before = new[key][1] if key in new else book.known(key)
             if before is None:
-                new[key] = body, text
+                new[key] = item, text, row
             elif before != text:
                 raise Conflict(
                     "A report with the same id but other contents is on record: each needs an id of its own."
                 )
-        for key, (body, text) in new.items():
-            book.stage("report", key, body, text)
+        for key, (item, text, row) in new.items():
+            book.stage("report", key, {"version": item["version"], "report": item["report"]}, text, row)
         known = len(self.events) - len(new)
         return lambda: Accepted(accepted=len(new), known=known, version=book.learner.version)
 

@@ -25,40 +25,13 @@ from hushprice.device import Device, HttpTransport, Promise
 from hushprice.errors import Array, HushpriceError, InvalidInput
 from hushprice.policies import PrivatePolicy
 from hushprice.service.definition import Definition
+from hushprice.service.examples import COFFEE as COFFEE
+from hushprice.service.examples import TEA as TEA
 from hushprice.service.run import build
 from hushprice.service.settings import ROLES, Role, Settings, StartKey, new_secret
 from hushprice.service.store import Store
 
 PORT, PORTS = 8000, 50  # the first port that is tried, and how many after it
-_LOYALTY = {"name": "loyalty", "low": -1.0, "high": 1.0}
-_HURRY = {"name": "hurry", "low": -1.0, "high": 1.0}
-_CONSTANT = {"name": "constant", "value": 1.0}
-
-COFFEE: dict[str, Any] = {
-    "policy": "etc-ldp-doubling",
-    "family": "logistic",
-    "dim": 3,
-    "prices": [1.0, 5.0],
-    "epsilon": 4.0,
-    "noise": "privunit",
-    "z_max": math.sqrt(3.0),
-    "centre": [2.0, 0.0, 0.0, 0.8, 0.0, 0.0],  # what the shop believes before it learns ...
-    "radius": 2.0,  # ... and how far off it may be
-    "zeta_scale": 2.0,
-    "baseline": 3.5,
-    "currency": "EUR",
-    "features": [_CONSTANT, _LOYALTY, _HURRY],
-}
-TEA: dict[str, Any] = {
-    "policy": "mle-cycle",
-    "family": "logistic",
-    "dim": 2,
-    "prices": [0.5, 4.0],
-    "baseline": 3.4,
-    "currency": "EUR",
-    "features": [_CONSTANT, _LOYALTY],
-    "outcomes": {"wait": 20.0, "then": "left-out"},
-}
 TRUTH: dict[str, Array] = {
     "coffee": np.array([2.6, 0.9, 0.5, 1.0, -0.25, 0.2]),
     "tea": np.array([2.2, 0.7, 1.2, -0.3]),
@@ -186,7 +159,7 @@ class _Coffee:
 
     def __init__(self, url: str, key: str) -> None:
         definition = Definition.of(self.name, COFFEE)
-        self.device = Device(url=url, key=key, product=self.name, promise=promise(definition))
+        self.device = Device(url=url, key=key, product=self.name, promise=promise(definition), ledger=None)
         self.thinking: list[tuple[float, int, Callable[[], Any]]] = []  # due, a number, what to do then
         self.count = 0
 

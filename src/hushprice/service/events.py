@@ -19,13 +19,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from hushprice.errors import InvalidInput
 
 Kind = Literal["report", "offer", "outcome", "expire", "mode", "guardrails", "rollback"]
-KINDS: tuple[Kind, ...] = ("report", "offer", "outcome", "expire", "mode", "guardrails", "rollback")
 CHANGES: tuple[Kind, ...] = ("mode", "guardrails", "rollback")  # what an admin did
 Mode = Literal["live", "shadow", "frozen"]
 MODES: tuple[Mode, ...] = ("live", "shadow", "frozen")
@@ -39,10 +38,11 @@ class Event(NamedTuple):
     """One line of a product's log."""
 
     seq: int
-    at: float  # seconds since 1970; never before the event in front of it
+    at: float  # seconds since 1970, whole ones for private products; never before the event in front of it
     kind: str
     key: str
     body: Mapping[str, Any]
+    row: Sequence[int] | None = None  # of a report, as a server takes it, where that is known already
 
 
 def encode(body: Mapping[str, Any]) -> str:

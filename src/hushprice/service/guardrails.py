@@ -2,8 +2,9 @@
 
     p in [low, high], and on the ladder and within the largest step where these are given
 
-They bind every quote, experiments too. A ladder or a largest step takes the place of that of the rules. Those that
-cannot be met are refused when they are set, not when a customer waits for a price.
+They bind every quote, experiments too, and only ever narrow what the rules allow: of two largest steps the smaller one
+holds, and a ladder must be part of the rules' own. Those that cannot be met are refused when they are set, not when a
+customer waits for a price.
 """
 
 from __future__ import annotations
@@ -110,9 +111,15 @@ class Limits:
                     f"The guardrails [{self.prices[0]:g}, {self.prices[1]:g}] leave the segment {name!r}, whose range "
                     f"is [{low:g}, {high:g}], no price."
                 )
+        if own.ladder and (strange := sorted(set(rails.ladder) - set(own.ladder))):
+            raise InvalidInput(
+                f"The ladder of the guardrails may only leave out prices of the product's own ladder, which does not "
+                f"have {', '.join(f'{price:g}' for price in strange[:5])}. Choose among its own prices."
+            )
+        steps = [step for step in (own.largest_step, rails.largest_step) if step is not None]
         return Rules(
             ladder=rails.ladder or own.ladder,
-            largest_step=own.largest_step if rails.largest_step is None else rails.largest_step,
+            largest_step=min(steps, default=None),
             segments=own.segments,
             ranges=ranges,
         )

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from hushprice.service import document, quoting, saving
 from hushprice.service.definition import Definition
 from hushprice.service.events import Event, Mode
 from hushprice.service.guardrails import Guardrails, Limits
+from hushprice.service.kept import Asking, Open
 from hushprice.service.refusals import DamagedLog
 from hushprice.service.reports import report_row
 from hushprice.service.state import copied, digest
@@ -36,24 +37,6 @@ Core = dict[str, Any]
 """What a rollback brings back: what was learned, and what was published of it."""
 History = Callable[[int], Core]
 """The core as it was after an earlier event."""
-
-
-class Change(NamedTuple):
-    """From this version on, whether reports are asked for and for which stage."""
-
-    version: int
-    learn: bool
-    stage: int
-
-
-class Open(NamedTuple):
-    """An offer that waits for its outcome."""
-
-    z: Array
-    price: float
-    stage: int  # the estimate the outcome is for; 0 if it is not learned from
-    cost: float
-    at: float
 
 
 def no_history(version: int) -> Core:
@@ -66,6 +49,10 @@ class Learner:
 
     ``version`` is the number of the last event after which what is published may have changed; ``floor`` that of the
     last rollback: reports made against older parameters are not learned from.
+
+    ``explored`` is how many of the reports that SGD has taken in since it last began afresh were of experiments, that
+    is made against a version in phase explore; ``since`` is what ``learned`` was when the guardrails last became other
+    ones: ``learned - since`` outcomes were at prices within those of today.
     """
 
     def __init__(self, definition: Definition) -> None:
@@ -73,8 +60,11 @@ class Learner:
         self.definition, self.policy = definition, policy
         self.server: Server[Any] = policy.server()
         self.device = None if policy.private else policy.device()
+        self._restarts: bool = getattr(policy, "restarts", False)
         self.seq, self.version, self.floor, self.at = 0, 0, 0, 0.0
         self.learned = 0  # outcomes that went into what is known now
+        self.explored = 0
+        self.since, self.railed = 0, 0  # learned when guardrails last changed, and the event that changed them
         self.mode: Mode = definition.mode
         self.guardrails, self.limits = definition.guardrails, Limits(policy, definition.guardrails)
         self.last = fresh(policy.rules)  # last price quoted in each segment of a plain product
@@ -82,7 +72,7 @@ class Learner:
         self.tally = Tally(definition)
         self.given = _kept(self.server.params)  # what the policy would publish, whatever the mode
         self.params = self.given  # what is published
-        self.changes: list[Change] = []
+        self.asking: list[Asking] = []  # what was asked of devices, from which version on
         self.publish()
 
     # -- the fold -------------------------------------------------------------------------------------------------
@@ -119,7 +109,7 @@ class Learner:
         """Take in a run of reports under the same phase, by one call of the kernel: how many there were."""
         frozen = self.mode == "frozen"
         room = self.tally.room if frozen else min(self.server.left, self.tally.room)
-        run, rows = [], []
+        run, rows, experiments = [], [], 0
         for i in range(start, min(start + room, len(events))):
             event = events[i]
             if event.kind != "report":
@@ -128,36 +118,38 @@ class Learner:
             run.append(event)
             if event.body["report"] is None:
                 self.tally.silent += 1
-            elif (stage := self._wanted(event.body["version"])) is not None:
-                rows.append((stage, event.body["report"]))
+            elif (asked := self._wanted(event.body["version"])) is not None:
+                rows.append((asked.stage, report_row(event.body["report"]) if event.row is None else event.row))
+                experiments += asked.explore
                 self.version = event.seq
         phase = self.params.phase
         if not frozen:
             self.server.advance(len(run))
             self._absorb(rows)
+            self.explored += experiments
             self._look(self.server.params)
         self._count(run, rows, phase)
         return len(run)
 
-    def _wanted(self, made: int) -> int | None:
-        """The stage that a report against version ``made`` is learned from for; None if it is not. (Counts it.)"""
+    def _wanted(self, made: int) -> Asking | None:
+        """What was asked for by version ``made``; None if a report against it is not learned from. (Counts it.)"""
         self.tally.reports += 1
-        then = self.changes[-1]
+        then = self.asking[-1]
         if made < then.version:
-            then = self.changes[bisect_right(self.changes, made, key=lambda change: change.version) - 1]
+            then = self.asking[bisect_right(self.asking, made, key=lambda asking: asking.version) - 1]
         if not then.learn:
             self.tally.unasked += 1
             return None
         fresh_enough = self.floor <= made <= self.version <= made + self.definition.max_lag
-        over = getattr(self.policy, "restarts", False) and then.stage != self.given.stage  # its episode has ended
+        over = self._restarts and then.stage != self.given.stage  # its episode has ended
         if not fresh_enough or over or self.mode == "frozen":
             self.tally.stale += 1
             return None
-        return then.stage
+        return then
 
-    def _absorb(self, rows: list[tuple[int, Mapping[str, Any]]]) -> None:
+    def _absorb(self, rows: list[tuple[int, Sequence[int]]]) -> None:
         for stage, group in groupby(rows, key=lambda row: row[0]):
-            reports = np.array([report_row(report) for _, report in group], dtype=np.int64)
+            reports = np.array([row for _, row in group], dtype=np.int64)
             self.server.absorb(PrivateReports(reports, stage))
 
     def _count(self, run: list[Event], rows: list[Any], phase: Phase) -> None:
@@ -179,7 +171,7 @@ class Learner:
         segment = self.limits.index(body.get("segment"))
         z, price, cost = np.array(body["z"], dtype=np.float64), body["price"], body.get("cost", self.policy.cost)
         self.last[segment] = price
-        self.open[event.key[2:]] = Open(z, price, body["stage"], cost, event.at)
+        self.open[event.key[2:]] = Open(event.seq, z, price, body["stage"], cost, event.at)
         self.tally.experiments += bool(body["experiment"])
         self.tally.price_sum += price
         self.tally.serve(event.at)
@@ -217,15 +209,27 @@ class Learner:
         if event.kind == "mode":
             self.mode = body["mode"]
         elif event.kind == "guardrails":
-            self.guardrails = Guardrails.of({key: body[key] for key in ("low", "high", "ladder", "largest_step")})
-            self.limits = Limits(self.policy, self.guardrails)
+            self._rail(event.seq, Guardrails.of({key: body[key] for key in ("low", "high", "ladder", "largest_step")}))
         else:
-            self.take(history(body["version"]))
-            self.open.clear()
+            self._roll_back(body["version"], history)
             self.floor = event.seq
         self.version = event.seq
-        self.tally.change(event.seq, event.at, event.kind, body)
         self.publish()
+
+    def _rail(self, seq: int, guardrails: Guardrails) -> None:
+        if guardrails != self.guardrails:
+            self.since, self.railed = self.learned, seq
+        self.guardrails, self.limits = guardrails, Limits(self.policy, guardrails)
+
+    def _roll_back(self, version: int, history: History) -> None:
+        """Know again what was known after event ``version``; mode, guardrails and counts stay as they are.
+
+        Of the offers that wait for an outcome those made up to then still do, each for the estimate it was made for;
+        the later ones are of what is undone, and their outcomes will count as late. An outcome that came after
+        ``version`` is forgotten with everything else that was learned since: it is on record, and its offer closed.
+        """
+        self.take(history(version))
+        self.open = OrderedDict((key, offer) for key, offer in self.open.items() if offer.seq <= version)
 
     # -- what is published ----------------------------------------------------------------------------------------
 
@@ -242,15 +246,18 @@ class Learner:
             changed = before.version != params.version
         if changed:
             self.version = self.seq
+        if self._restarts and before.stage != params.stage:
+            self.explored = 0
         if changed or self.policy.private:
             self.publish()
 
     def publish(self) -> None:
         """Publish the policy's parameters as the mode has it."""
         self.params = self._published()
-        change = Change(self.version, self.params.learn, self.params.stage)
-        if self.policy.private and (not self.changes or self.changes[-1][1:] != change[1:]):
-            self.changes.append(change)
+        params = self.params
+        asking = Asking(self.version, params.learn, params.phase is Phase.EXPLORE, params.stage)
+        if self.policy.private and (not self.asking or self.asking[-1][1:] != asking[1:]):
+            self.asking.append(asking)
 
     def _published(self) -> Params:
         given, baseline = self.given, self.definition.baseline
@@ -294,12 +301,6 @@ class Learner:
         """The body of the offer to make. To be followed by its event, or else the learner is to be thrown away."""
         return quoting.quote(self, asked, rng)
 
-    @property
-    def versions(self) -> list[dict[str, Any]]:
-        """Some versions one can roll back to: the start, and the points of the history."""
-        points = [{"version": p.seq, "at": p.at, "customers": p.customers} for p in self.tally.points]
-        return [{"version": 0, "at": None, "customers": 0}, *points]
-
     # -- as plain data --------------------------------------------------------------------------------------------
 
     def core(self) -> Core:
@@ -308,12 +309,17 @@ class Learner:
             "server": copied(self.server.state()),
             "params": saving.plain_params(self.given),
             "learned": self.learned,
+            "explored": self.explored,
+            "since": self.since,
+            "railed": self.railed,
         }
 
     def take(self, core: Core) -> None:
         self.server = self.policy.server()
         self.server.restore(core["server"])
         self.given, self.learned = saving.params_from(core["params"]), core["learned"]
+        self.explored = core["explored"]
+        self.since = core["since"] if core["railed"] == self.railed else self.learned  # guardrails are not rolled back
 
     def state(self) -> dict[str, Any]:
         """Everything, as plain data."""

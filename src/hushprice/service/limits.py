@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect
@@ -52,6 +53,44 @@ class Buckets:
         full = [who for who, (level, since) in self._levels.items() if level + self.rate * (now - since) >= self.burst]
         for who in full or list(self._levels)[: MOST_BUCKETS // 2]:
             del self._levels[who]
+
+
+class Rates:
+    """How often the holder of a key may call this process.
+
+    A device key is in the hands of everyone who opens the shop, so that its rate is for one address: nobody can use up
+    what the others need. All addresses together may make ``CROWD`` times as many requests, which bounds what a key that
+    has got about can do.
+    """
+
+    CROWD = 10.0
+
+    def __init__(self, *, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._own = Buckets(rate=rate, burst=burst, clock=clock)
+        self._crowd = Buckets(rate=self.CROWD * rate, burst=self.CROWD * burst, clock=clock)
+
+    def check(self, key: str, address: str, *, shared: bool) -> None:
+        """Refuse a request too many of this key; ``shared``: of a device."""
+        check_rate(self._own, f"{key} {address}" if shared else key)
+        if shared:
+            check_rate(self._crowd, key)
+
+
+def place(host: str) -> str:
+    """An address as it is counted: of IPv6 the network, since everyone has as many addresses as they like in theirs.
+
+    >>> place("203.0.113.7"), place("2001:db8:1:2:3:4:5:6")
+    ('203.0.113.7', '2001:db8:1:2::/64')
+    """
+    return _network(host) if ":" in host else host
+
+
+@lru_cache(maxsize=4_096)
+def _network(host: str) -> str:
+    try:
+        return str(ipaddress.IPv6Network((host.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return host
 
 
 def check_rate(buckets: Buckets, who: str) -> None:
@@ -98,17 +137,17 @@ class Waiter:
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
-        self._inbox: _Inbox | None = None
+        self._finished: _Finished | None = None
 
     async def result(self, future: Future[T]) -> T:
         """The result, or 503 if it does not come in time. (It may still be carried out: ids make a retry harmless.)"""
         if not future.done():
             loop = asyncio.get_running_loop()
-            inbox = self._inbox
-            if inbox is None or inbox.loop is not loop:  # one loop a process; tests have many, one after the other
-                inbox = self._inbox = _Inbox(loop)
+            finished = self._finished
+            if finished is None or finished.loop is not loop:  # one loop a process; tests have many, one by one
+                finished = self._finished = _Finished(loop)
             waiting: asyncio.Future[None] = loop.create_future()
-            future.add_done_callback(partial(inbox.put, waiting))
+            future.add_done_callback(partial(finished.put, waiting))
             timer = loop.call_later(self.patience, _resolve, waiting)
             try:
                 await waiting
@@ -120,27 +159,27 @@ class Waiter:
         return future.result()
 
 
-class _Inbox:
+class _Finished:
     """What the writer has finished and the loop has not seen yet."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._lock = threading.Lock()
-        self._finished: list[asyncio.Future[None]] = []
+        self._waiting: list[asyncio.Future[None]] = []
 
     def put(self, waiting: asyncio.Future[None], _: Future[Any]) -> None:
         """Called by the writer's thread."""
         with self._lock:
-            self._finished.append(waiting)
-            first = len(self._finished) == 1
+            self._waiting.append(waiting)
+            first = len(self._waiting) == 1
         if first:
             with suppress(RuntimeError):  # the loop was closed: nobody waits any more
                 self.loop.call_soon_threadsafe(self._take)
 
     def _take(self) -> None:
         with self._lock:
-            finished, self._finished = self._finished, []
-        for waiting in finished:
+            all_of_them, self._waiting = self._waiting, []
+        for waiting in all_of_them:
             _resolve(waiting)
 
 

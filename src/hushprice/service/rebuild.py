@@ -13,6 +13,7 @@ from hushprice.policies.snapshot import pack, unpack
 from hushprice.service.events import Event
 from hushprice.service.learner import Core, Learner
 from hushprice.service.refusals import NotFound
+from hushprice.service.state import digest
 from hushprice.service.store import PAGE, Product, Store
 from hushprice.version import __version__
 
@@ -130,10 +131,10 @@ class Past:
 def newest(store: Store, product: Product, connection: Connection, upto: int | None = None) -> Learner | None:
     """The learner of the newest snapshot that is whole and of this product; the others are passed over."""
     head = store.head(product.id, connection)
-    for seq, digest in store.snapshots(product.id, head if upto is None else min(upto, head), connection):
+    for seq, told in store.snapshots(product.id, head if upto is None else min(upto, head), connection):
         data = store.snapshot(product.id, seq, connection)
         learner = None if data is None else _read(product, data)
-        if learner is not None and learner.seq == seq and learner.digest() == digest:
+        if learner is not None and learner.seq == seq and learner.digest() == told:
             return learner
     return None
 
@@ -152,6 +153,7 @@ def _read(product: Product, data: bytes) -> Learner | None:
 
 def keep(store: Store, product: Product, learner: Learner) -> int:
     """Write a snapshot: its size."""
-    data = pack({"release": __version__, "state": learner.state()})
-    store.add_snapshot(product.id, learner.seq, learner.digest(), data)
+    state = learner.state()
+    data = pack({"release": __version__, "state": state})
+    store.add_snapshot(product.id, learner.seq, digest(state), data)
     return len(data)

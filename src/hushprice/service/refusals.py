@@ -24,5 +24,9 @@ class Rejected(Unavailable):
     """The database refused a statement: something is wrong with one of the commands in it."""
 
 
+class Failed(HushpriceError):
+    """Something went wrong here and would again: it is in the log, and to try again is of no use (500)."""
+
+
 class DamagedLog(Unavailable):
     """The log has gaps or events that mean nothing: it was changed by other hands, or by a newer hushprice."""

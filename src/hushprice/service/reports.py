@@ -35,16 +35,19 @@ def report_row(report: Mapping[str, Any]) -> list[int]:
     return [word - (word >> 63 << 64), report["index"]]
 
 
-def check_reports(policy: PrivatePolicy, reports: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse reports that the policy's mechanism cannot have made."""
-    if not reports:
-        return
+def report_rows(policy: PrivatePolicy, reports: Sequence[Mapping[str, Any] | None]) -> list[list[int] | None]:
+    """Each report as a server takes it (None stays None); those that the policy's mechanism cannot have made are
+    refused."""
     mechanism = policy.mechanism
+    grids = mechanism.kind == "grid"
     try:
-        if any(("grid" in report) != (mechanism.kind == "grid") for report in reports):
+        if any(report is not None and ("grid" in report) != grids for report in reports):
             raise TypeError
-        rows = np.array([report_row(report) for report in reports], dtype=np.int64)
+        found = [None if report is None else report_row(report) for report in reports]
+        rows = [row for row in found if row is not None]
+        numbers = np.array(rows, dtype=np.int64).reshape(len(rows), mechanism.width)
     except (TypeError, ValueError, KeyError, OverflowError):
-        rows = np.empty((0, 0), dtype=np.int64)
-    if rows.shape != (len(reports), mechanism.width) or not mechanism.possible(rows).all():
+        rows, numbers = [[]], np.empty((0, 0), dtype=np.int64)
+    if len(numbers) != len(rows) or not mechanism.possible(numbers).all():
         raise InvalidInput(f"A report is none that {mechanism.name} as set up for this product can make.")
+    return found

@@ -8,25 +8,27 @@ command for the writer.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from hushprice.errors import InvalidInput
 from hushprice.service.answers import Problem, wait
 from hushprice.service.auth import Caller, Keys, check_role
-from hushprice.service.bodies import Body, parse
+from hushprice.service.bodies import parse
 from hushprice.service.commands import View
-from hushprice.service.limits import Buckets, Waiter, check_rate, read_body
+from hushprice.service.limits import Buckets, Rates, Waiter, check_rate, place, read_body
 from hushprice.service.logs import Log
 from hushprice.service.metrics import Metrics
 from hushprice.service.refusals import Conflict, NotFound, Unavailable
@@ -45,6 +47,7 @@ class Told:
 
     route: str = "unmatched"
     key: str | None = None
+    head: bool = False  # whether only the headers are wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ class Parts:
     service: Service
     settings: Settings
     keys: Keys
-    rates: Buckets
+    rates: Rates
     strangers: Buckets
     waiter: Waiter
     looks: Looks
@@ -66,42 +69,54 @@ class Parts:
 class Looks:
     """How fresh what is told of a product is: another process may have written since.
 
-    A look at the log costs the writer a query, so it is made at most every ``EVERY`` seconds, only if somebody asks.
+    A look at the log costs the writer a query. :meth:`Service.refresh` makes none if the last one was a moment ago, and
+    here those who want the same look at the same time share one.
     """
 
-    EVERY = 0.1
-    PRODUCTS = 1.0  # between two looks for products that others created
+    ALL = 1.0  # seconds between two looks at the logs of all products
 
     def __init__(self, service: Service, waiter: Waiter) -> None:
         self._service, self._waiter = service, waiter
-        self._looked: dict[str | None, float] = {}
+        self._under_way: dict[str | None, asyncio.Task[None]] = {}
+        self._all_at = -self.ALL  # when the logs of all products had been looked at
 
     async def view(self, name: str, *, fresh: bool = True) -> View:
         """A product as it stands, without what is older than a tenth of a second if ``fresh``."""
         try:
             view = self._service.view(name)
         except NotFound:
-            if not self._due(None, self.PRODUCTS):
-                raise
-            await self._waiter.result(self._service.refresh())
+            await self._look(None)  # another process may have made it
             return self._service.view(name)
-        if fresh and self._due(name, self.EVERY):
-            await self._waiter.result(self._service.refresh(name))
-            return self._service.view(name)
-        return view
+        if not fresh:
+            return view
+        await self._look(name)
+        return self._service.view(name)
 
     async def products(self) -> list[View]:
-        """All products as they stand."""
-        if self._due(None, self.PRODUCTS):
-            await self._waiter.result(self._service.refresh())
+        """All products there are, as they stood at most a second ago."""
+        await self._look(None)
+        if time.monotonic() - self._all_at >= self.ALL:
+            began = time.monotonic()
+            await asyncio.gather(*(self._look(view.name) for view in self._service.products()))
+            self._all_at = began
         return self._service.products()
 
-    def _due(self, what: str | None, every: float) -> bool:
-        now = time.monotonic()
-        if now - self._looked.get(what, -every) < every:
-            return False
-        self._looked[what] = now
-        return True
+    async def _look(self, name: str | None) -> None:
+        """Look at a product's log, or without a name at which products there are; together with who is about to."""
+        task = self._under_way.get(name)
+        if task is None:
+            future = self._service.refresh(name)
+            if future.done():
+                return future.result()
+            task = self._under_way[name] = asyncio.create_task(self._waiter.result(future))
+            task.add_done_callback(partial(self._looked, name))
+        await asyncio.shield(task)  # who hangs up does not take the others along
+        return None
+
+    def _looked(self, name: str | None, task: asyncio.Task[None]) -> None:
+        del self._under_way[name]
+        if not task.cancelled():
+            task.exception()  # whoever waited has been told
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +149,7 @@ class Endpoint:
     run: Callable[[Call], Awaitable[Response]]
     role: Role | None = None  # None: for everyone
     free: bool = False  # not even limited by address (health)
-    body: Sequence[type[Body]] = ()  # one of these
+    body: Sequence[type[Any]] = ()  # one of these
     answer: type[BaseModel] | None = None
     kind: str = "application/json"  # of an answer without a model
     status: int = 200  # of success
@@ -199,12 +214,13 @@ def _around(endpoint: Endpoint, parts: Parts) -> Callable[[Request], Awaitable[R
             value = None
             if caller is not None:
                 told.key = caller.name
-                check_rate(parts.rates, caller.sha256)
+                parts.rates.check(caller.sha256, _address(request), shared=caller.role == "device")
                 check_role(caller, endpoint.role or "admin")
             if endpoint.body:
                 _check_type(request.headers.get("content-type", ""))
                 value = parse(await read_body(request.scope, request.receive, parts.settings.body_limit))
-            return await endpoint.run(Call(parts, request, caller, value))
+            response = await endpoint.run(Call(parts, request, caller, value))
+            return _unread(response) if told.head and isinstance(response, StreamingResponse) else response
         except ClientDisconnect:
             raise
         except Exception as problem:
@@ -212,6 +228,13 @@ def _around(endpoint: Endpoint, parts: Parts) -> Callable[[Request], Awaitable[R
 
     run.__name__ = endpoint.name
     return run
+
+
+def _unread(response: StreamingResponse) -> Response:
+    """A long answer of which only the headers are wanted: it need not even begin."""
+    bare = Response(status_code=response.status_code, headers=response.headers)
+    del bare.headers["content-length"]
+    return bare
 
 
 def _caller(endpoint: Endpoint, parts: Parts, request: Request) -> Caller | None:
@@ -227,7 +250,7 @@ def _caller(endpoint: Endpoint, parts: Parts, request: Request) -> Caller | None
 
 
 def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
+    return place(request.client.host) if request.client else ""
 
 
 def _check_type(content_type: str) -> None:

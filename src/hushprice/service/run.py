@@ -26,6 +26,7 @@ from uvicorn.supervisors import Multiprocess
 from hushprice.errors import InvalidInput
 from hushprice.service.app import create_app
 from hushprice.service.definition import Definition, read_products
+from hushprice.service.examples import COFFEE
 from hushprice.service.logs import Log, forward
 from hushprice.service.metrics import MULTIPROCESS
 from hushprice.service.settings import Settings, StartKey, new_secret, told_database
@@ -34,22 +35,6 @@ from hushprice.service.writer import Service
 
 Say = Callable[[str], None]
 GRACE = 20  # seconds that requests under way are given
-DEMO: dict[str, Any] = {
-    "policy": "etc-ldp-doubling",
-    "family": "logistic",
-    "dim": 3,
-    "prices": [1.0, 5.0],
-    "epsilon": 2.0,
-    "noise": "privunit",
-    "z_max": 2.0,
-    "baseline": 3.0,
-    "currency": "EUR",
-    "features": [
-        {"name": "constant", "value": 1.0},
-        {"name": "loyalty", "low": 0.0, "high": 1.0},
-        {"name": "hurry", "low": 0.0, "high": 1.0},
-    ],
-}
 
 
 def serve(settings: Settings, *, say: Say = print, as_json: bool = False) -> None:
@@ -84,7 +69,7 @@ def prepare(settings: Settings, store: Store) -> list[str]:
             if store.add_product(definition):
                 said.append(f"New product {definition.name}.")
     elif not store.products():
-        store.add_product(Definition.of("coffee", DEMO))
+        store.add_product(Definition.of("coffee", COFFEE))
         said.append("No products yet, so here is one to play with: coffee (private). Define yours with --products.")
     return said
 

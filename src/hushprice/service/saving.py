@@ -11,11 +11,12 @@ from hushprice.errors import SnapshotError
 from hushprice.policies import Params, Phase
 from hushprice.service.events import MODES
 from hushprice.service.guardrails import Guardrails, Limits
+from hushprice.service.kept import Asking, Open
 
 if TYPE_CHECKING:
     from hushprice.service.learner import Learner
 
-FORMAT = 1  # raise it when the same log comes to give another state
+FORMAT = 2  # raise it when the same log comes to give another state
 
 
 def plain_params(params: Params) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def params_from(plain: Mapping[str, Any]) -> Params:
 
 def state(learner: Learner) -> dict[str, Any]:
     """Everything that further events depend on, and the tally."""
-    offers, changes = list(learner.open.values()), learner.changes
+    offers, asking = list(learner.open.values()), learner.asking
     return {
         "format": FORMAT,
         "product": learner.definition.name,
@@ -50,13 +51,16 @@ def state(learner: Learner) -> dict[str, Any]:
         "guardrails": learner.guardrails.config(),
         "core": learner.core(),
         "last": learner.last.copy(),
-        "changes": {
-            "version": np.array([change.version for change in changes], dtype=np.int64),
-            "learn": np.array([change.learn for change in changes], dtype=np.bool_),
-            "stage": np.array([change.stage for change in changes], dtype=np.int64),
+        "railed": learner.railed,
+        "asking": {
+            "version": np.array([asked.version for asked in asking], dtype=np.int64),
+            "learn": np.array([asked.learn for asked in asking], dtype=np.bool_),
+            "explore": np.array([asked.explore for asked in asking], dtype=np.bool_),
+            "stage": np.array([asked.stage for asked in asking], dtype=np.int64),
         },
         "open": {
             "id": list(learner.open),
+            "seq": np.array([offer.seq for offer in offers], dtype=np.int64),
             "z": np.array([offer.z for offer in offers], dtype=np.float64).reshape(-1, learner.policy.dim),
             "price": np.array([offer.price for offer in offers], dtype=np.float64),
             "stage": np.array([offer.stage for offer in offers], dtype=np.int64),
@@ -69,8 +73,6 @@ def state(learner: Learner) -> dict[str, Any]:
 
 def restore(learner: Learner, state: Mapping[str, Any]) -> None:
     """Take over a state; one of another product or release is refused before anything is touched."""
-    from hushprice.service.learner import Change, Open
-
     if state.get("format") != FORMAT or state.get("product") != learner.definition.name:
         raise SnapshotError("The snapshot is of another product or release.")
     if state["definition"] != learner.definition.config() or state["mode"] not in MODES:
@@ -79,16 +81,15 @@ def restore(learner: Learner, state: Mapping[str, Any]) -> None:
     learner.floor, learner.at, learner.mode = state["floor"], state["at"], state["mode"]
     learner.guardrails = Guardrails.of(state["guardrails"])
     learner.limits = Limits(learner.policy, learner.guardrails)
+    learner.railed = state["railed"]
     learner.take(state["core"])
     learner.last = np.array(state["last"], dtype=np.float64)
-    changes, offers = state["changes"], state["open"]
-    learner.changes = [
-        Change(version, learn, stage)
-        for version, learn, stage in zip(*(changes[key].tolist() for key in ("version", "learn", "stage")), strict=True)
-    ]
+    asking, offers = state["asking"], state["open"]
+    columns = (asking[key].tolist() for key in ("version", "learn", "explore", "stage"))
+    learner.asking = [Asking(*row) for row in zip(*columns, strict=True)]
     columns = (offers[key].tolist() for key in ("price", "stage", "cost", "at"))
     learner.open.clear()
-    for key, z, price, stage, cost, at in zip(offers["id"], offers["z"], *columns, strict=True):
-        learner.open[key] = Open(z, price, stage, cost, at)
+    for key, seq, z, *rest in zip(offers["id"], offers["seq"].tolist(), offers["z"], *columns, strict=True):
+        learner.open[key] = Open(seq, z, *rest)
     learner.tally.restore(state["tally"])
     learner.publish()

@@ -1,7 +1,8 @@
 """The database: products, their logs, keys, and snapshots as a cache of what the logs give.
 
 SQLite (write-ahead log, synced at every commit) or PostgreSQL. A write transaction holds the products it is about:
-SQLite's are one at a time by ``BEGIN IMMEDIATE``, PostgreSQL's lock the rows of the products, in order of id.
+SQLite's are one at a time by ``BEGIN IMMEDIATE``, PostgreSQL's lock the rows of the products, in order of id. What was
+committed is on disk, whatever a PostgreSQL server's defaults are.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from hushprice.service.refusals import Conflict, Rejected, Unavailable
 from hushprice.service.tables import (
     ADD,
     ADD_MANY,
+    BEGIN_POSTGRES,
     FIND_POSTGRES,
     FIND_SQLITE,
-    LOCK_POSTGRES,
     MORE,
     NEXT,
     SCHEMA,
@@ -88,6 +89,7 @@ class Store:
         self.url = database_url(url)
         self.sqlite = self.url.get_backend_name() == "sqlite"
         options: dict[str, Any] = {"timeout": BUSY_SECONDS} if self.sqlite else {"connect_timeout": 5}
+        self._epoch = 0.0  # the server's clock when this machine's monotonic one was 0
         self.engine = sa.create_engine(self.url, connect_args=options, pool_recycle=3600)
         if self.sqlite:
             sa.event.listen(self.engine, "connect", _durable)
@@ -111,8 +113,13 @@ class Store:
         self.engine.dispose()
 
     def _prepare(self) -> None:
-        with self.write() as connection:
+        with self._begun() as connection:
             if not self.sqlite:
+                if connection.execute(sa.text("SHOW fsync")).scalar() != "on":
+                    raise InvalidInput(
+                        "The PostgreSQL server runs with fsync = off: it would lose what was acknowledged when its "
+                        "machine fails. Set fsync = on in its configuration, reload it and start again."
+                    )
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
             tables.create_all(connection)
             found = connection.execute(sa.select(schema.c.version)).scalar()
@@ -123,6 +130,8 @@ class Store:
                     f"The database has tables of version {found}; this release of hushprice knows version {SCHEMA}. "
                     f"Use the release that made it, or see docs/deploy.md on upgrades."
                 )
+        with self.write():  # to know the time
+            pass
 
     # -- transactions ---------------------------------------------------------------------------------------------
 
@@ -135,11 +144,21 @@ class Store:
     @contextmanager
     def write(self, product_ids: Iterable[int] = ()) -> Iterator[Connection]:
         """A transaction that has these products for itself. It is committed, and on disk, when the block is left."""
-        with _translated(), self._connect(hushprice_writes=True) as connection, connection.begin():
-            wanted = list(product_ids)
-            if wanted and not self.sqlite:
-                self._ask(connection, LOCK_POSTGRES, wanted)
+        with self._begun() as connection:
+            if not self.sqlite:
+                ((_, now, _),) = self._ask(connection, BEGIN_POSTGRES, list(product_ids))
+                self._epoch = now - time.monotonic()
             yield connection
+
+    @contextmanager
+    def _begun(self) -> Iterator[Connection]:
+        with _translated(), self._connect(hushprice_writes=True) as connection, connection.begin():
+            yield connection
+
+    def clock(self) -> float:
+        """Seconds since 1970 by the clock that all who write here share: PostgreSQL's own, or with SQLite, where all
+        are on one machine, the machine's."""
+        return time.time() if self.sqlite else self._epoch + time.monotonic()
 
     def _connect(self, **options: Any) -> Connection:
         return self.engine.connect().execution_options(**options)
@@ -231,8 +250,8 @@ class Store:
         query = sa.select(sa.func.max(events.c.seq)).where(events.c.product_id == product_id)
         return int(self._rows(query, connection)[0][0] or 0)
 
-    def find(self, product_id: int, wanted: Sequence[str], connection: Connection) -> dict[str, tuple[str, int]]:
-        """(body as text, seq) of the events that have one of these keys, by key."""
+    def find(self, product_id: int, wanted: Sequence[str], connection: Connection) -> dict[str, str]:
+        """The bodies, as text, of the events that have one of these keys, by key."""
         if not wanted:
             return {}
         if self.sqlite:
@@ -240,7 +259,7 @@ class Store:
             rows = self._ask(connection, FIND_SQLITE, given, product_id)
         else:
             rows = self._ask(connection, FIND_POSTGRES, list(wanted), product_id)
-        return {key: (body, seq) for key, body, seq in rows}
+        return dict(rows)
 
     def add_events(self, rows: Sequence[Row], connection: Connection) -> None:
         """Write events down."""

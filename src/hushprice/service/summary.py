@@ -84,7 +84,7 @@ def summary(learner: Learner) -> dict[str, Any]:
         "allowed": list(learner.limits.prices),
         "ladder": list(learner.limits.rules.ladder),
         "cost": policy.cost,
-        "baseline": definition.baseline,
+        "baseline": facts.baseline,
         "guardrails": learner.guardrails.config(),
         "outcomes": {"wait": definition.wait, "then": definition.then},
         "counts": tally.counts,
@@ -159,10 +159,11 @@ def history(points: list[Point], width: int, *, private: bool) -> dict[str, Any]
 def earned(learner: Learner, facts: Facts) -> dict[str, Any] | None:
     """What the last customers brought, next to what the model expects of the same ones at the baseline.
 
-    Means a customer, net of cost. The first comes with the standard error of a mean, the second with that of the
-    estimate, their difference with both, as if they were independent.
+    Means a customer, net of cost, experiments included. The first comes with the standard error of a mean, the second
+    with that of the estimate, their difference with both as if they were independent. They are not quite, since the
+    estimate was learned from these customers among others; so the intervals are rough, and the words say so.
     """
-    recent, policy, baseline = list(learner.tally.recent), learner.policy, learner.definition.baseline
+    recent, policy, baseline = list(learner.tally.recent), learner.policy, facts.baseline
     if len(recent) < 2:
         return None
     z = np.array([closed.z for closed in recent])
@@ -197,5 +198,6 @@ def earned(learner: Learner, facts: Facts) -> dict[str, Any] | None:
             "low": mean - expected - QUANTILE * both,
             "high": mean - expected + QUANTILE * both,
         },
-        "words": "Earned by the last customers with an outcome, and what the model expects of them at the baseline.",
+        "words": "Earned by the last customers with an outcome, experiments included, and what the model expects of "
+        "them at the baseline. The ranges are rough: both rest on some of the same customers.",
     }

@@ -21,9 +21,9 @@ products = sa.Table(
 events = sa.Table(
     "events",
     tables,
-    sa.Column(
-        "product_id", sa.Integer, primary_key=True, autoincrement=False
-    ),  # seen to by the lock, not event by event
+    # no foreign key: whoever writes has locked the product's row, so that it is there; to check it for each event as
+    # well would cost a look-up each
+    sa.Column("product_id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("kind", sa.String(10), nullable=False),
@@ -63,14 +63,21 @@ sa.Index(
 # the index of keys, whatever the planner thinks of the table's size.
 NEXT = "SELECT seq, at, kind, key, body FROM events WHERE product_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
 FIND_SQLITE = (
-    "SELECT events.key, events.body, events.seq FROM json_each(?) AS asked CROSS JOIN events "
+    "SELECT events.key, events.body FROM json_each(?) AS asked CROSS JOIN events "
     "ON events.product_id = ? AND events.key = asked.value"
 )
 FIND_POSTGRES = (
-    "SELECT found.key, found.body, found.seq FROM unnest(CAST(? AS text[])) AS asked(key), LATERAL "
-    "(SELECT key, body, seq FROM events WHERE product_id = ? AND events.key = asked.key LIMIT 1) AS found"
+    "SELECT found.key, found.body FROM unnest(CAST(? AS text[])) AS asked(key), LATERAL "
+    "(SELECT key, body FROM events WHERE product_id = ? AND events.key = asked.key LIMIT 1) AS found"
 )
-LOCK_POSTGRES = "SELECT id FROM products WHERE id = ANY(?) ORDER BY id FOR UPDATE"
+# The products locked, then the time of the one clock that all workers share; and a commit waits for the disk, whatever
+# the server, the database or the role has as its default.
+BEGIN_POSTGRES = (
+    "WITH held AS MATERIALIZED (SELECT id FROM products WHERE id = ANY(?) ORDER BY id FOR UPDATE) "
+    "SELECT count(*), CAST(extract(epoch FROM clock_timestamp()) AS double precision), "
+    "CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END "
+    "FROM held"
+)
 ADD = "INSERT INTO events (product_id, seq, at, kind, key, body) VALUES (?, ?, ?, ?, ?, ?)"
 MORE = ", (?, ?, ?, ?, ?, ?)"
 ADD_MANY = "COPY events (product_id, seq, at, kind, key, body) FROM STDIN"

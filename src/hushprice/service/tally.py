@@ -14,12 +14,10 @@ import numpy as np
 
 from hushprice.errors import Array
 from hushprice.service.definition import Definition
-from hushprice.service.state import copied
 
 POINTS = 300  # of the history, at most
 MINUTES = 60
 RECENT, RECENT_NUMBERS = 1_000, 200_000  # closed offers kept, and the numbers that their contexts may take
-CHANGES_KEPT = 50  # modes, guardrails and rollbacks, the last
 LARGEST_SHOWN = 64  # coefficients; longer estimates are left out of the history
 
 COUNTS = ("customers", "experiments", "learned", "reports", "silent", "unasked", "stale", "outcomes", "late", "expired")
@@ -66,7 +64,6 @@ class Tally:
         self.price_sum = self.quantity = self.revenue = self.profit = 0.0
         self.minutes: dict[int, int] = {}  # customers by minute since 1970, the last hour
         self.points: list[Point] = []
-        self.history: list[dict[str, Any]] = []  # what admins changed last: seq, at, kind, body
         self.stride = 1  # customers from one point of the history to the next
         self._dim = definition.dim
         self.recent: deque[Closed] = deque(maxlen=max(1, min(RECENT, RECENT_NUMBERS // definition.dim)))
@@ -89,10 +86,6 @@ class Tally:
         if len(self.minutes) > MINUTES:
             newest = max(self.minutes)
             self.minutes = {m: count for m, count in self.minutes.items() if m > newest - MINUTES}
-
-    def change(self, seq: int, at: float, kind: str, body: Mapping[str, Any]) -> None:
-        """An admin changed something."""
-        self.history = [*self.history[1 - CHANGES_KEPT :], {"seq": seq, "at": at, "kind": kind, "body": dict(body)}]
 
     def sell(self, closed: Closed) -> None:
         """An offer has its outcome."""
@@ -120,7 +113,6 @@ class Tally:
         return {
             **{name: getattr(self, name) for name in (*COUNTS, *SUMS)},
             "stride": self.stride,
-            "history": copied(self.history),
             "minutes": np.array(sorted(self.minutes.items()), dtype=np.int64).reshape(-1, 2),
             "points": {
                 "at": np.array([p.at for p in points], dtype=np.float64),
@@ -140,7 +132,6 @@ class Tally:
         """Take over a state given by :meth:`state`."""
         for name in (*COUNTS, *SUMS, "stride"):
             setattr(self, name, state[name])
-        self.history = copied(state["history"])
         self.minutes = {int(minute): int(n) for minute, n in state["minutes"]}
         points, recent = state["points"], state["recent"]
         columns = (points[key].tolist() for key in ("at", "seq", "phase", "counts", "sums", "theta"))

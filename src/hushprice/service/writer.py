@@ -12,16 +12,16 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import numpy as np
 
-from hushprice.errors import HushpriceError
+from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.service import rebuild
 from hushprice.service.book import Book
-from hushprice.service.commands import Accepted, OfferAnswer, OfferRequest, OutcomeItem, ReportItem, View
+from hushprice.service.commands import Accepted, OfferAnswer, OfferRequest, OutcomeItem, Reported, ReportItem, View
 from hushprice.service.decisions import (
     Apart,
     Change,
@@ -39,22 +39,23 @@ from hushprice.service.events import Mode
 from hushprice.service.guardrails import Guardrails
 from hushprice.service.inbox import Inbox
 from hushprice.service.learner import Learner
-from hushprice.service.refusals import DamagedLog, NotFound, Rejected, Unavailable
+from hushprice.service.refusals import DamagedLog, Failed, NotFound, Rejected, Unavailable
 from hushprice.service.store import Product, Store
+from hushprice.service.warming import rehearse
 
 T = TypeVar("T")
 ROOM = 50_000  # items that may wait
 ROUND = 5_000  # items in one transaction
 FRESH = 0.1  # seconds for which a look at the log is taken to be current
-LARGEST_SNAPSHOT = 256 * 2**20
+AGAIN = 10.0  # seconds after which a learner that could not be folded is tried again by itself
 log = logging.getLogger("hushprice.service.writer")
 
 
 class Service:
     """Products that are sold, over a :class:`~hushprice.service.store.Store`. Any thread may call any method.
 
-    What is asked comes back as a future. ``clock`` gives seconds since 1970 and ``rng`` the draws of price experiments;
-    both are the system's unless given.
+    What is asked comes back as a future. ``clock`` gives seconds since 1970 (that of the database unless given) and
+    ``rng`` the draws of price experiments (that of the system).
     """
 
     def __init__(
@@ -62,12 +63,13 @@ class Service:
         store: Store,
         *,
         snapshot_every: int = 10_000,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         rng: np.random.Generator | None = None,
         room: int = ROOM,
         tick: float = 1.0,
     ) -> None:
-        self.store, self.snapshot_every, self.clock = store, snapshot_every, clock
+        self.store, self.snapshot_every = store, snapshot_every
+        self.clock = store.clock if clock is None else clock
         self.rng = np.random.default_rng() if rng is None else rng
         self.tick = tick  # seconds between two looks for offers that waited too long
         self._inbox: Inbox[Command[Any]] = Inbox(room)
@@ -75,6 +77,7 @@ class Service:
         self._learners: dict[str, Learner] = {}  # the writer's own
         self._views: dict[str, View] = {}
         self._seen: dict[str, float] = {}  # when the log was last looked at
+        self._tried: dict[str, float] = {}  # when a lost learner was last folded anew for its offers
         self._kept: dict[str, tuple[int, int]] = {}  # event of the last snapshot, and events until the next
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -135,6 +138,17 @@ class Service:
 
     def reports(self, name: str, items: list[ReportItem]) -> Future[Accepted]:
         """Take in reports of private customers: all or, if one is refused, none."""
+        try:
+            checked = [item.checked() for item in items]
+        except InvalidInput as problem:
+            refused: Future[Accepted] = Future()
+            refused.set_exception(problem)
+            return refused
+        return self.checked_reports(name, checked)
+
+    def checked_reports(self, name: str, items: Sequence[Reported]) -> Future[Accepted]:
+        """:meth:`reports`, for a caller who has seen to their shape; whether the mechanism can have made them is seen
+        to here."""
         return self._ask(Reports(name, items))
 
     def offer(self, name: str, request: OfferRequest) -> Future[OfferAnswer]:
@@ -221,24 +235,29 @@ class Service:
             return
         try:
             self._transact(ready)
-        except (Rejected, DamagedLog) as problem:
-            self._one_by_one(ready, problem)
-        except Unavailable as problem:  # the database is away: it would be so for each of them
-            for command in ready:
+        except Unavailable as problem:
+            if isinstance(problem, Rejected) or (isinstance(problem, DamagedLog) and len(ready) > 1):
+                self._one_by_one(ready)
+                return
+            for command in ready:  # the database is away: it would be so for each of them
                 self._refuse(command, problem)
-        except Exception as problem:
-            self._one_by_one(ready, problem)
+        except Exception:
+            self._one_by_one(ready)
 
-    def _one_by_one(self, commands: list[Command[Any]], problem: Exception) -> None:
-        """One of the commands makes trouble: the others shall not suffer for it."""
-        if len(commands) == 1:
-            self._refuse(commands[0], problem)
-            return
+    def _one_by_one(self, commands: list[Command[Any]]) -> None:
+        """One of the commands makes trouble: the others shall not suffer for it.
+
+        Each is carried out for itself, by learners folded anew where they were spoiled. What fails then would fail
+        however often it is tried.
+        """
         for command in commands:
             try:
                 self._transact([command])
-            except Exception as own:
-                self._refuse(command, own)
+            except Rejected as problem:
+                self._trouble(problem)
+                self._refuse(command, Failed(str(problem)))
+            except Exception as problem:
+                self._refuse(command, problem)
 
     def _transact(self, commands: list[Command[Any]]) -> None:
         names = dict.fromkeys(command.name for command in commands)
@@ -285,13 +304,20 @@ class Service:
             self._snapshot(name, book.learner)
 
     def _expire(self) -> None:
-        """Close the offers of products that nobody asks about."""
-        now = self.clock()
-        due = [Expire(name) for name, learner in self._learners.items() if learner.due(now)]
-        if due:
-            for command in due:
-                command.future.set_running_or_notify_cancel()
-            self._round(list(due))
+        """Close the offers of products that nobody asks about; a learner that was lost is folded anew for that."""
+        due: list[Command[Any]] = []
+        for name, product in self._products.items():
+            learner = self._learners.get(name)
+            if product.definition.private or (learner is not None and not learner.due(self.clock())):
+                continue
+            if learner is None:
+                if time.monotonic() - self._tried.get(name, -AGAIN) < AGAIN:
+                    continue
+                self._tried[name] = time.monotonic()
+            due.append(Expire(name))
+        for command in due:
+            command.future.set_running_or_notify_cancel()
+        self._round(due)
 
     def find(self, name: str) -> Product:
         """A product, taken up if it is new to this process. For the writer's thread."""
@@ -308,6 +334,10 @@ class Service:
             newest = self.store.snapshots(product.id, connection=connection)
         self._products[product.name], self._learners[product.name] = product, learner
         self._kept[product.name] = newest[0][0] if newest else 0, self.snapshot_every
+        try:
+            rehearse(product.definition)
+        except Exception as problem:  # whoever asks will be told; what is on record can still be looked at
+            self._trouble(problem)
         self._publish(product.name, learner)
 
     def _publish(self, name: str, learner: Learner) -> None:
@@ -353,12 +383,13 @@ class Service:
         """Tell who asked that it was not done, and why if that is for them to know."""
         if not isinstance(problem, HushpriceError):
             self._trouble(problem)
-            problem = Unavailable("Something went wrong here. Nothing was acknowledged.")
+            problem = Failed("Something went wrong here, and would again. Nothing was acknowledged.")
         if not command.future.done():
             command.future.set_exception(problem)
 
     def _trouble(self, problem: BaseException) -> None:
         """Log what happened and where, without any value."""
+        problem = problem.__cause__ or problem  # of a spoiled command, what spoiled it
         frames = traceback.extract_tb(problem.__traceback__)
         where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames[-6:]))
         log.error("the writer met %s in %s", type(problem).__name__, where)

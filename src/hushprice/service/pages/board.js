@@ -242,17 +242,17 @@ function showActual() {
     say($("earned-words"), "What customers bring, next to what they would at one price for all.");
     return say($("earned-verdict"), "");
   }
-  say($("earned-words"), `The last ${whole(told.n)} customers with an outcome, and what the model expects of the same ones at the baseline, ${cash(seen.baseline)}. Bars hold in 95 of 100 cases.`);
+  say($("earned-words"), `The last ${whole(told.n)} customers with an outcome, experiments included, and what the model expects of the same ones at the baseline, ${cash(seen.baseline)}. Bars hold in roughly 95 of 100 cases.`);
   const rows = [{ name: "Earned per customer", value: told.mean, low: told.low, high: told.high, tone: "best" }];
   if (told.baseline) rows.push({ name: "At the baseline", value: told.baseline.mean, low: told.baseline.low, high: told.baseline.high, tone: "base" });
   charts.ranges.show(rows, cash);
-  say($("earned-verdict"), told.more ? verdict(told.more, "Customers brought", "each") : told.words);
+  say($("earned-verdict"), told.more ? verdict(told.more, "Customers brought", "each", "roughly ") : told.words);
 }
 
 /** What a difference with its interval means. */
-function verdict({ mean, low, high }, who, whom) {
+function verdict({ mean, low, high }, who, whom, about = "") {
   const amount = `${who} ${cash(Math.abs(mean))} ${mean >= 0 ? "more" : "less"} than at the baseline ${whom}`;
   if (low === undefined) return `${amount}; how sure that is, is not known yet.`;
-  const range = `(${difference(low, seen.currency)} to ${difference(high, seen.currency)})`;
+  const range = `(${about}${difference(low, seen.currency)} to ${difference(high, seen.currency)})`;
   return low > 0 || high < 0 ? `${amount} ${range}.` : `${amount} ${range}: too close to call yet.`;
 }

@@ -32,7 +32,8 @@ function encoded(x) {
 const word = (text) => BigInt(`0x${text}`);
 
 function session({ params: published, customers }) {
-  const params = readParams(published, new PrivacyPromise({ epsilon: 30, delta: 0.5, clip: 1e12 }));
+  const { family, segments } = published;
+  const params = readParams(published, new PrivacyPromise({ epsilon: 30, delta: 0.5, clip: 1e12, family, segments }));
   return customers.map(({ z, segment, cost, y, words }) => {
     const drawn = words.map(word);
     const uniform = params.phase === "explore" ? uniformOf(drawn.shift()) : 0;

@@ -1,0 +1,189 @@
+"""A ledger on disk: one page in a file, and the last pages in a log beside it.
+
+Both are written before a report is made, the log first, and each is synced. The file is replaced as a whole. The log is
+appended to, and replaced by its own end once it is long, so that a till which reports for years reads and keeps a few
+KiB. Whatever moment a crash chooses, the file and the log are each one of those that were written, or the log has a
+torn last line, which does not count: then no report was made of it. Only their owner may read them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from hushprice.device.guarantee import Guarantee, Loss
+from hushprice.errors import LedgerError, finite
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover (Windows has no such locks: one process a ledger there)
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT = "hushprice-ledger"
+TAIL = 4096  # bytes at the end of a log that are read, and kept when it is cut: a dozen pages
+LONGEST_LOG = 1 << 16  # bytes
+_HELP = "No report is made. Restore the file from a copy, however old: the log beside it knows what was spent since."
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a ledger says: the cap, what has been spent, and in how many reports."""
+
+    cap: Guarantee
+    spent: Loss
+    reports: int
+
+
+def resolved(path: str | PathLike[str]) -> Path:
+    """The file itself, whatever links lead to it."""
+    given = Path(path)
+    try:
+        real = given.resolve()
+        if given.is_symlink() and not real.exists():
+            raise LedgerError(f"The ledger {given} is a link to nothing. {_HELP}")
+    except (OSError, ValueError, RuntimeError) as problem:
+        if isinstance(problem, LedgerError):
+            raise
+        raise LedgerError(f"The ledger {given!r} is no usable path.") from problem
+    return real
+
+
+@contextlib.contextmanager
+def folder_held(path: Path | None) -> Iterator[None]:
+    """The file's folder, locked: unlike a lock file it cannot be cleaned away."""
+    if path is None or fcntl is None:
+        yield
+        return
+    try:
+        folder = os.open(path.parent, os.O_RDONLY)
+    except OSError as problem:
+        raise LedgerError(f"The ledger {path} cannot be kept: {problem.strerror}. No report is made.") from problem
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        fcntl.flock(folder, fcntl.LOCK_UN)  # a child process may hold a copy of the descriptor
+        os.close(folder)
+
+
+def write(path: Path, page: Page) -> None:
+    """Put a page into the log and into the file; when this returns both are on disk."""
+    text = _text(page)
+    _append(_log(path), f"\n{text}\n".encode())
+    _replace(path, text.encode())
+
+
+def read(path: Path) -> Page:
+    """The page of the file, or a refusal of one that is damaged, missing or kept under a second name."""
+    try:
+        if path.stat().st_nlink > 1:
+            raise LedgerError(f"The ledger {path} has a second name, under which it could be spent twice. {_HELP}")
+        return _page(path.read_text(encoding="utf-8"))
+    except LedgerError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise LedgerError(f"The ledger {path} is damaged, missing or not a ledger. {_HELP}") from problem
+
+
+def logged(path: Path) -> list[Page]:
+    """The last page of the log that can be read, if there is one; a torn last line does not count."""
+    try:
+        return _last(_end(_log(path), TAIL)) or _last(_end(_log(path)))  # all of it only if its end is damaged
+    except FileNotFoundError:
+        return []
+    except OSError as problem:
+        raise LedgerError(f"The ledger's log {_log(path)} cannot be read: {problem.strerror}. {_HELP}") from problem
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(path.name + ".log")
+
+
+def _end(path: Path, most: int | None = None) -> bytes:
+    """The last bytes of a file, or all of them."""
+    with path.open("rb") as file:
+        if most is not None:
+            file.seek(max(file.seek(0, os.SEEK_END) - most, 0))
+        return file.read()
+
+
+def _last(lines: bytes) -> list[Page]:
+    for line in reversed(lines.splitlines()):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            return [_page(line.decode())]
+    return []
+
+
+def _page(text: str) -> Page:
+    outer: Any = json.loads(text)
+    body = outer["ledger"]
+    reports = body["reports"]
+    if outer["format"] != FORMAT or outer["version"] != 1 or outer["checksum"] != _checksum(body):
+        raise ValueError
+    if not isinstance(reports, int) or reports < 0:
+        raise ValueError
+    cap = Guarantee(*(finite(key, body["cap"][key], minimum=0.0) for key in ("epsilon", "delta")))
+    spent = Loss(**{key: finite(key, body["spent"][key], minimum=0.0) for key in ("epsilon", "mu", "slack")})
+    return Page(cap, spent, reports)
+
+
+def _text(page: Page) -> str:
+    body = {
+        "cap": {"epsilon": page.cap.epsilon, "delta": page.cap.delta},
+        "spent": {"epsilon": page.spent.epsilon, "mu": page.spent.mu, "slack": page.spent.slack},
+        "reports": page.reports,
+    }
+    return json.dumps({"format": FORMAT, "version": 1, "ledger": body, "checksum": _checksum(body)})
+
+
+def _append(log: Path, line: bytes) -> None:
+    """One more line of the log; a long one is replaced by its end and the line."""
+    try:
+        if log.exists() and log.stat().st_size + len(line) > LONGEST_LOG:
+            _replace(log, _end(log, TAIL) + line)
+            return
+        with os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
+            if os.stat(file.fileno()).st_mode & 0o077 and hasattr(os, "fchmod"):  # of an earlier release
+                os.fchmod(file.fileno(), 0o600)
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as problem:
+        raise LedgerError(
+            f"The ledger's log {log} cannot be written: {problem.strerror}. No report is made."
+        ) from problem
+
+
+def _replace(path: Path, content: bytes) -> None:
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        if fcntl is not None:  # where there are such locks, folders can be synced too
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as problem:
+        raise LedgerError(f"The ledger {path} cannot be written: {problem.strerror}. No report is made.") from problem
+
+
+def _checksum(body: Any) -> int:
+    return zlib.crc32(json.dumps(body, sort_keys=True).encode())

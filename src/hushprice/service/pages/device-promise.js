@@ -1,0 +1,1 @@
+../../../../js/device-promise.js
