@@ -801,8 +801,6 @@ def test_contexts_by_name() -> None:
     by_name = context(params, {"loyalty": Z[1], "distance": Z[2]})
     assert by_name == tuple(Z)
     assert context(params, [7.0, *Z[1:]]) == (7.0, *Z[1:]), "a list is taken as it is, whatever is said to be constant"
-        "a list is taken as it is, whatever a constant is said to be"
-    )
     nameless = Params.read(published(features=[]), GENEROUS)
     for wrong, which in (
         ({"loyalty": 1.0}, params),
@@ -834,7 +832,7 @@ def test_a_server_learns_nothing_of_a_customer_from_who_is_refused() -> None:
                 device.sold(device.offer(z, segment=one if isinstance(one, str) else None), one)
             sent.append([(method, path, body) for method, path, _, body in service.seen])
         assert sent[0] == sent[1], change
-    pinned = [("constant", 1.0), "loyalty", "distance"]
+    pinned = (("constant", 1.0), "loyalty", "distance")
     for features in ([constant, {"name": "loyalty", "value": 0.4}, distance], [constant, distance, loyalty], []):
         with pytest.raises(BrokenPromise, match="features"):
             Params.read(published(features=features), replace(GENEROUS, features=pinned))
