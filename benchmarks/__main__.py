@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 import hushprice as hp
-from benchmarks import bounds, crash, fuzz, offpolicy, private, service, streaming
+from benchmarks import bands, bounds, crash, fuzz, offpolicy, private, service, streaming
 from benchmarks.common import Count, Rows, Workers, build, published, report
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -21,6 +21,7 @@ app.add_typer(private.app)
 app.command()(streaming.streaming)
 app.command()(offpolicy.offpolicy)
 app.add_typer(service.app)
+app.command()(bands.bands)
 app.command()(crash.crash)
 app.command(name="fuzz")(fuzz.command)
 HORIZON = 490_000
@@ -174,6 +175,7 @@ def everything() -> None:
     memory()
     streaming.streaming(rows=50_000_000)
     offpolicy.offpolicy(logs=200, workers=-1, world="")
+    bands.bands(runs=400)
     service.load(seconds=5.0, rounds=3, database="both")
     service.workers(seconds=5.0, rounds=3)
     crash.crash(kills=100)
