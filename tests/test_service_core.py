@@ -203,7 +203,9 @@ def test_rebuilt_from_the_log_is_live_to_the_last_bit(name: str, url: str) -> No
     assert kinds >= ({"report"} if definition.private else {"offer", "outcome", "expire"})
     assert rebuilding.rebuild(store, "coffee").digest() == live
     assert rebuilding.rebuild(store, "coffee", snapshots=True).digest() == live
-    assert rebuilding.verify(store, "coffee") == (True, live, live)
+    found = rebuilding.verify(store, "coffee")
+    assert found.ok
+    assert (found.events, found.compared, found.kept, found.rebuilt) == (len(log), len(log), live, live)
     for seed in range(3):
         assert in_pieces(store, definition, log, np.random.default_rng(seed)) == live
     store.close()

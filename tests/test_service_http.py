@@ -31,14 +31,14 @@ from typer.testing import CliRunner
 from hushprice import logs
 from hushprice.cli import serve as commands
 from hushprice.errors import InvalidInput
-from hushprice.service import Definition, answers, demo
+from hushprice.service import Definition, answers, routes_look
 from hushprice.service.app import create_app
 from hushprice.service.examples import COFFEE
 from hushprice.service.limits import Rates
 from hushprice.service.logs import Log
 from hushprice.service.rebuild import verify
 from hushprice.service.refusals import Unavailable
-from hushprice.service.run import check_workers, prepare
+from hushprice.service.run import TOY, check_workers, prepare
 from hushprice.service.settings import ROLES, Settings, StartKey, hash_of, told_database
 from hushprice.service.store import Store
 from hushprice.service.writer import FRESH, Service
@@ -322,8 +322,8 @@ class TestPlain:
         answer = shop("GET", "/v1/products/tea/log", "seller")
         assert answer.headers["content-type"].startswith("text/csv")
         lines = answer.text.splitlines()
-        assert lines[0] == "z0,z1,price,outcome,propensity,discrete,cost"
-        assert len(lines) == 51
+        assert lines[0].startswith("z0,z1,price,outcome,propensity,discrete,cost,offer,time,version")
+        assert len(lines) == 61
         (tmp_path / "tea.csv").write_bytes(answer.content)
         model = logs.fit(tmp_path / "tea.csv", price="price", outcome="outcome", features=["z1"])
         assert model.records_ == 50
@@ -539,10 +539,18 @@ class TestHead:
         assert '"method":"HEAD"' in shop.log().replace(" ", "")
 
     def test_the_log_is_not_read_for_it(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(shop.service.store, "events", lambda *_, **__: pytest.fail("it was read"))
+        begun: list[bool] = []
+
+        async def lines(*_: Any) -> AsyncIterator[str]:
+            begun.append(True)
+            yield "seq,version,report"
+
+        monkeypatch.setattr(routes_look, "csv_lines", lines)
         answer = shop("HEAD", f"{PRODUCT}/log", "seller")
         assert (answer.status_code, answer.headers["content-type"]) == (200, "text/csv; charset=utf-8")
         assert "content-length" not in answer.headers
+        assert begun == []
+        assert (shop("GET", f"{PRODUCT}/log", "seller").status_code, begun) == (200, [True])
 
 
 class TestLimits:
@@ -784,7 +792,7 @@ class TestSettings:
     def test_the_product_to_play_with_is_that_of_the_demo(self, tmp_path: Path) -> None:
         store = Store.open(f"sqlite:///{tmp_path / 'x.db'}")
         assert "coffee" in prepare(Settings(), store)[0]
-        assert [product.definition for product in store.products()] == demo.definitions()[:1]
+        assert [product.definition for product in store.products()] == [Definition.of(TOY, COFFEE)]
         store.close()
 
     def test_several_workers_need_postgres(self, tmp_path: Path) -> None:
@@ -858,7 +866,7 @@ def _persistently(url: str, headers: dict[str, str], one: dict[str, Any]) -> Any
     """Send a report until it is answered, as a device does; the same id makes that harmless."""
     for _ in range(100):
         try:
-            answer = httpx.post(f"{url}{PRODUCT}/reports", json=one, headers=headers, timeout=10.0)
+            answer = httpx.post(f"{url}/v1/products/{TOY}/reports", json=one, headers=headers, timeout=10.0)
         except httpx.TransportError:  # taken by the worker that died
             time.sleep(0.1)
             continue
@@ -879,7 +887,7 @@ class TestProcess:
                 while True:
                     one = report()
                     try:
-                        if client.post(f"{PRODUCT}/reports", json=one).status_code != 200:
+                        if client.post(f"/v1/products/{TOY}/reports", json=one).status_code != 200:
                             return
                     except httpx.HTTPError:
                         return
@@ -896,10 +904,10 @@ class TestProcess:
             thread.join(timeout=10)
         assert process.returncode == 0, errors
         lines = [json.loads(line) for line in errors.splitlines()]
-        assert lines[-1]["event"] == "uvicorn.error" or "stopped" in {line["event"] for line in lines}
+        assert lines[-1]["event"] == "server" or "stopped" in {line["event"] for line in lines}
         assert said["key"] not in errors
         store = Store.open(f"sqlite:///{tmp_path / 'hushprice.db'}")
-        product = store.product("coffee")
+        product = store.product(TOY)
         assert product is not None
         kept = {event.key for event in store.events(product.id)}
         assert {f"r:{one}" for one in accepted} <= kept
@@ -919,11 +927,12 @@ class TestProcess:
                 sent = [report() for _ in range(16)]
                 with httpx.Client(base_url=said["url"], headers=headers, timeout=60.0) as client:
                     for one in sent + sent[:6]:
-                        assert client.post(f"{PRODUCT}/reports", json=one).status_code == 200
-                    state = client.get(f"{PRODUCT}/state").json()
+                        assert client.post(f"/v1/products/{TOY}/reports", json=one).status_code == 200
+                    state = client.get(f"/v1/products/{TOY}/state").json()
                     time.sleep(FRESH)  # a look at the log is taken to be current for so long
                     with ThreadPoolExecutor(8) as pool:
-                        told = list(pool.map(lambda _: client.get(f"{PRODUCT}/params").json()["version"], range(16)))
+                        path = f"/v1/products/{TOY}/params"
+                        told = list(pool.map(lambda _: client.get(path).json()["version"], range(16)))
                     families = text_string_to_metric_families(client.get("/metrics").text)
                 counted = {
                     sample.labels["kind"]: sample.value
@@ -947,8 +956,8 @@ class TestProcess:
             assert process.returncode == 0, errors
             assert secret not in errors
             store = Store.open(url)
-            assert verify(store, "coffee").ok
-            assert verify(store, "coffee").rebuilt == state["digest"]
+            assert verify(store, TOY).ok
+            assert verify(store, TOY).rebuilt == state["digest"]
             store.close()
 
     def test_a_taken_port(self, tmp_path: Path) -> None:

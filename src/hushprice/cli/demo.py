@@ -1,4 +1,4 @@
-"""``hushprice demo``: three stories in tables and pictures."""
+"""``hushprice demo``: three stories in tables and pictures, or with ``--live`` a shop to watch."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def demo(
         float | None, typer.Option(help="Stop after so long.", rich_help_panel=LIVE, show_default="at Ctrl+C")
     ] = None,
 ) -> None:
-    """Compare the policies on three markets: tables, pictures, JSON and CSV, in about a minute.
+    r"""Compare the policies on three markets: tables, pictures, JSON and CSV, in about a minute.
 
     With --live: a shop that sells to simulated customers over the network, with a page to watch it learn and one to buy
-    from yourself. It needs hushprice[service].
+    from yourself. It needs the service: pip install 'hushprice\[service]'
     """
     if live:
         run_live(database=database, port=port, rate=rate, seconds=seconds, seed=seed)

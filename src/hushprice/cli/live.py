@@ -32,6 +32,7 @@ def live(
         finite("seconds", seconds, minimum=0.0)
     try:
         from hushprice.service import demo
+        from hushprice.service.run import patience
         from hushprice.service.settings import Settings
     except ModuleNotFoundError as problem:
         if (problem.name or "").split(".")[0] == "hushprice":
@@ -43,7 +44,8 @@ def live(
         secrets, known = demo.keys()
         where = f"sqlite:///{Path(folder) / 'demo.db'}" if database is None else database
         settings = Settings(database=where, host=host, keys=known, log_format="none").with_shop()
-        with demo.running(settings, demo.definitions(), port=port) as url:
+        with patience(_say) as ready, demo.running(settings, demo.definitions(), port=port) as url:
+            ready()
             crowd = demo.Crowd(url, device_key=secrets["device"], seller_key=secrets["seller"], rate=rate, seed=seed)
             crowd.start()
             print("A shop with simulated customers: coffee (private) and tea (plain).")
@@ -56,6 +58,10 @@ def live(
                 crowd.stop()
         served = ", ".join(f"{n} customers of {name}" for name, n in crowd.served.items())
         print(f"Stopped after {served}.{' Nothing is kept.' if database is None else ''}", flush=True)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Nothing of it is imported before it is asked for, since it needs the extra ``hus
 from __future__ import annotations
 
 import json as json_module
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -71,22 +72,45 @@ def serve(
         typer.Option("--workers", "-w", envvar="HUSHPRICE_WORKERS", help="Processes (PostgreSQL).", show_envvar=True),
     ] = 1,
     shop: Annotated[
-        bool, typer.Option("--shop", help="Open the demo shop at /shop, with a device key for whoever comes.")
+        bool,
+        typer.Option(
+            "--shop",
+            envvar="HUSHPRICE_SHOP",
+            help="Open the demo shop at /shop, with a device key for whoever comes.",
+            show_envvar=True,
+        ),
     ] = False,
     origin: Annotated[
         list[str] | None,
-        typer.Option("--origin", help="Of pages elsewhere whose devices may call, as https://shop.example."),
+        typer.Option(
+            "--origin",
+            help="Of pages elsewhere whose devices may call, as https://shop.example. Also HUSHPRICE_ORIGINS, with "
+            "commas.",
+            show_default="none",
+        ),
     ] = None,
     rate: Annotated[
-        float, typer.Option("--rate", help=_RATE)
-    ] = 2_000.0,
-    log_format: Annotated[str, typer.Option("--log-format", help="json, text or none, on standard error.")] = "",
+        float | None,
+        typer.Option("--rate", envvar="HUSHPRICE_RATE", help=_RATE, show_envvar=True, show_default="2000"),
+    ] = None,
+    log_format: Annotated[
+        str,
+        typer.Option(
+            "--log-format",
+            envvar="HUSHPRICE_LOG_FORMAT",
+            help="json, text or none, on standard error.",
+            show_envvar=True,
+            show_default="text in a terminal, json elsewhere",
+        ),
+    ] = "",
     json: Annotated[bool, typer.Option("--json", help="Print the address and key as a line of JSON.")] = False,
 ) -> None:
     """Run the pricing service: private and plain products over HTTP, and a page to watch them on.
 
     Without options it keeps all in hushprice.db in this folder, makes a product to play with, and prints what to open.
-    More settings by variables: HUSHPRICE_ADMIN_KEY, HUSHPRICE_ORIGINS, HUSHPRICE_BODY_LIMIT and others.
+    More settings by variables: HUSHPRICE_ADMIN_KEY (16 signs or more), _BURST (twice the rate), _STRANGER_RATE (100 a
+    second of an address without a key), _STRANGER_BURST (400), _BODY_LIMIT (1048576 bytes), _PATIENCE (10 seconds for
+    the database), _KEYS_EVERY (2 seconds between looks at the keys), _SNAPSHOT_EVERY (10000 events).
 
     Example: hushprice serve --products products.toml --shop
     """
@@ -101,9 +125,16 @@ def serve(
         log_format=log_format or ("text" if sys.stderr.isatty() else "json"),
         **({"shop": True} if shop else {}),
         **({"origins": tuple(origin)} if origin else {}),
-        **({"rate": rate, "burst": 2.0 * rate} if rate != 2_000.0 else {}),
+        **_rates(rate),
     )
     run(settings, say=lambda line: print(line, flush=True), as_json=json)
+
+
+def _rates(rate: float | None) -> dict[str, float]:
+    """The rate, and with it the burst unless that is set by itself."""
+    if rate is None:
+        return {}
+    return {"rate": rate} if "HUSHPRICE_BURST" in os.environ else {"rate": rate, "burst": 2.0 * rate}
 
 
 def _settings(**given: Any) -> Settings:
@@ -123,10 +154,10 @@ keys = typer.Typer(
 
 
 @contextmanager
-def _store(url: str) -> Iterator[Store]:
+def _store(url: str, *, create: bool = True) -> Iterator[Store]:
     with _extra():
         from hushprice.service.store import Store
-    with closing(Store.open(url)) as store:
+    with closing(Store.open(url, create=create)) as store:
         yield store
 
 
@@ -160,7 +191,7 @@ def add(
 @keys.command(name="list")
 def list_keys(database: Database = HERE, json: AsJson = False) -> None:
     """All keys, without their secrets."""
-    with _store(database) as store:
+    with _store(database, create=False) as store:
         found = store.keys()
     if json:
         told = ("id", "name", "role", "created", "revoked")
@@ -181,7 +212,7 @@ def revoke(
     number: Annotated[int, typer.Argument(help="The id, from 'hushprice keys list'.")], database: Database = HERE
 ) -> None:
     """Revoke a key. Running services refuse it within seconds."""
-    with _store(database) as store:
+    with _store(database, create=False) as store:
         if not store.revoke_key(number):
             raise InvalidInput(f"There is no key {number}, or it was revoked before: see 'hushprice keys list'.")
     typer.echo(f"Key {number} is revoked.")
@@ -198,22 +229,50 @@ def verify(
     """
     with _extra():
         from hushprice.service.rebuild import verify as check
-    rows = []
-    with _store(database) as store:
-        names = [p.name for p in store.products()]
+    rows: list[dict[str, Any]] = []
+    with _store(database, create=False) as store:
+        names = store.names()
+        if not names:
+            raise InvalidInput("There are no products in this database: nothing to verify.")
         if product is not None and product not in names:
             raise unknown("product", product, names)
         for name in names if product is None else [product]:
             try:
-                same, kept, rebuilt = check(store, name)
+                found = check(store, name)._asdict()
+                rows.append({"product": name, "same": found.pop("ok"), **found})
             except HushpriceError as problem:
-                same, kept, rebuilt = False, str(problem), ""
-            rows.append({"product": name, "same": same, "kept": kept, "rebuilt": rebuilt})
+                rows.append({"product": name, "same": False, **_UNKNOWN, "problems": [str(problem)]})
+            except Exception as problem:  # its text may hold what a customer sent
+                told = f"the log cannot be folded ({type(problem).__name__})"
+                rows.append({"product": name, "same": False, **_UNKNOWN, "problems": [told]})
     if json:
         typer.echo(json_module.dumps(rows))
     else:
         for row in rows:
-            said = "the same to the last bit" if row["same"] else f"DIFFERS: kept {row['kept']}"
-            typer.echo(f"{row['product']}: {said} {row['rebuilt']}".rstrip())
+            typer.echo("\n  ".join([f"{row['product']}: {_said(row)}", *_digests(row), *row["notes"]]))
     if not all(row["same"] for row in rows):
         raise typer.Exit(1)
+
+
+_UNKNOWN: dict[str, Any] = {
+    **dict.fromkeys(("events", "rebuilt", "compared", "kept", "folded")),
+    "problems": [],
+    "notes": [],
+}
+
+
+def _said(row: dict[str, Any]) -> str:
+    if not row["same"]:
+        return f"DIFFERS: {'; '.join(row['problems'])}"
+    if row["compared"] is None:
+        return f"rebuilt from {row['events']} events; no snapshot to compare with"
+    return f"rebuilt from {row['events']} events; the same to the last bit as the snapshot at {row['compared']}"
+
+
+def _digests(row: dict[str, Any]) -> list[str]:
+    told = []
+    if row["compared"] is not None:
+        told += [f"snapshot at {row['compared']}: {row['kept']}", f"rebuilt at {row['compared']}:  {row['folded']}"]
+    if row["rebuilt"] is not None:
+        told.append(f"rebuilt at {row['events']}:  {row['rebuilt']} (all events)")
+    return told

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from hushprice.errors import HushpriceError
+from hushprice.files import without_nan
 from hushprice.service.settings import Role
 
 STATUSES: dict[int, str] = {
@@ -19,6 +20,7 @@ STATUSES: dict[int, str] = {
     403: "The key's role may not do this.",
     404: "There is no such product, offer or key.",
     405: "This address does not take this method.",
+    408: "The body took too long to come in.",
     409: "It contradicts what is known already, or the product is of the other kind.",
     413: "The body is too large.",
     415: "The body must be JSON.",
@@ -62,8 +64,11 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 def encoded(value: Any) -> bytes:
-    """JSON as bytes."""
-    return _encode(value).encode()
+    """JSON as bytes. What is not finite, which JSON does not have, is null."""
+    try:
+        return _encode(value).encode()
+    except ValueError:
+        return _encode(without_nan(value)).encode()
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -90,10 +90,18 @@ def create_app(service: Service, settings: Settings) -> FastAPI:
     return app
 
 
+class NotStarted(Exception):
+    """The service could not start; the log says where it failed."""
+
+
 def _lifespan(parts: Parts) -> Any:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        parts.service.start()
+        try:
+            parts.service.start()
+        except Exception as problem:  # what was read may be in its text, and uvicorn would log that
+            parts.log.failure("not_started", problem)
+            raise NotStarted from None
         fresh = asyncio.create_task(parts.keys.keep_fresh(parts.settings.keys_every, parts.log))
         parts.log.event("started", products=len(parts.service.products()))
         try:

@@ -33,6 +33,8 @@ be wrong, since many reports were made at one price (in shadow) or under other g
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -55,7 +57,8 @@ LEVEL, QUANTILE = 0.95, 1.959963984540054  # of one number
 WHOLE = 2.447746830680816  # of two, a and b: the root of the 95% quantile of chi^2 with 2 degrees of freedom
 FEWEST = 100  # outcomes before there are bands
 FEWEST_REPORTS = 50  # a feature, before there are bands of private products
-LARGEST_DIM = 16  # of private products: beyond it a replay takes too long for a page
+LARGEST_DIM = 8  # of private products: beyond it a replay takes too long for a page
+MOST_SEGMENTS = 8  # whose prices are replayed: of more, some that are spread evenly over them
 SAFETY = {"plain": 1.1, "private": 1.5}  # on the width of bands
 EXPLORED = 0.9  # the share of reports that must have been of experiments
 SETTLED = 0.5  # the share that must have been made under the guardrails in force
@@ -73,6 +76,7 @@ class Spread:
 
 
 Kept = dict[str, tuple[Any, int, Array]]
+_one_at_a_time = threading.Lock()
 _kept: WeakKeyDictionary[Learner, Kept] = WeakKeyDictionary()
 
 
@@ -179,6 +183,11 @@ def _private(facts: Facts) -> Spread:
 
 def _kept_covariance(facts: Facts) -> Array:
     """The covariance as worked out last, if hardly anything was learned since."""
+    with _one_at_a_time:  # it takes a core for a moment, and who asks for the same waits for the first
+        return _covariance(facts)
+
+
+def _covariance(facts: Facts) -> Array:
     circumstances = (facts.floor, facts.limits.guardrails)
     if "covariance" in facts.kept:
         then, steps, covariance = facts.kept["covariance"]
@@ -203,12 +212,24 @@ def even_customers(features: tuple[Feature, ...]) -> Array:
     return z
 
 
+def some_segments(segments: Sequence[str]) -> list[str]:
+    """At most MOST_SEGMENTS, spread evenly over the list; without any, one that has no range of its own.
+
+    >>> some_segments([f"s{k}" for k in range(22)])
+    ['s0', 's3', 's6', 's9', 's12', 's15', 's18', 's21']
+    """
+    n = len(segments)
+    if n == 0:
+        return [""]
+    return [segments[round(k)] for k in np.linspace(0, n - 1, min(n, MOST_SEGMENTS))]
+
+
 def allowed_prices(policy: Policy, limits: Limits) -> tuple[Array, Array]:
     """(prices, weights) of experiments under the guardrails in force, all segments alike."""
     lowest, highest = policy.experiment_range()
     nodes, weights = np.polynomial.legendre.leggauss(6)
     found = []
-    for name in limits.rules.segments or ("",):
+    for name in some_segments(limits.rules.segments):
         low, high = np.clip(limits.rules.ranges.get(name, limits.prices), lowest, highest)
         rungs = np.array([p for p in limits.rules.ladder if low <= p <= high])
         if rungs.size:

@@ -55,7 +55,7 @@ class Book:
         self._seq += 1
         text = encode(body) if text is None else text
         self._new[key] = text
-        self._staged.append(Event(self._seq, self.now, kind, key, body, row))
+        self._staged.append(Event(self._seq, self.now, kind, key, body, row, text))
         self._rows.append((self.product.id, self._seq, self.now, kind, key, text))
         return self._seq
 

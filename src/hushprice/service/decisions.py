@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from hushprice.errors import HushpriceError, InvalidInput
+from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput
 from hushprice.policies import PrivatePolicy
 from hushprice.service import quoting
 from hushprice.service.book import Book
@@ -180,11 +180,13 @@ class Outcomes(Command[Accepted]):
 def _outcome(family: Any, y: Any) -> float:
     try:
         outcome = family.check_outcome(y)
-        if outcome.shape == ():
+        if outcome.shape == () and abs(outcome) <= LARGEST_VALUE:
             return float(outcome) + 0.0  # no negative zero
     except InvalidInput:
         pass
-    raise InvalidInput(f"An outcome must be one number that {family.name} demand can have.")
+    raise InvalidInput(
+        f"An outcome must be one number that {family.name} demand can have, at most {LARGEST_VALUE:g} in size."
+    )
 
 
 class Change(Command[int]):
@@ -204,12 +206,12 @@ class Change(Command[int]):
         if self.kind == "rollback":
             version = self.given["version"]
             if isinstance(version, bool) or not isinstance(version, int) or version < 0:
-                raise InvalidInput("The version to roll back to must be a whole number of at least 0.")
+                raise InvalidInput("The event to roll back to must be given by its number (as version), 0 or more.")
 
     def decide(self, book: Book) -> Callable[[], int]:
         learner = book.apply()
-        if self.kind == "rollback" and self.given["version"] > learner.version:
-            raise NotFound(f"There is no such version yet: the newest one is {learner.version}.")
+        if self.kind == "rollback" and self.given["version"] > learner.seq:
+            raise NotFound(f"There is no such event yet: the last one is {learner.seq}.")
         seq = book.stage(self.kind, f"a:{uuid4().hex}", {**self.given, "by": self.by})
         book.apply()
         return lambda: seq
@@ -257,6 +259,7 @@ class Create(Apart[bool]):
     def run(self, service: Service) -> Callable[[], bool]:
         new = service.store.add_product(self.definition)
         service.find(self.definition.name)
+        service.renew(self.definition.name)
         return lambda: new
 
 
@@ -267,6 +270,6 @@ class Products(Apart[None]):
         super().__init__("")
 
     def run(self, service: Service) -> Callable[[], None]:
-        for product in service.store.products():
-            service.find(product.name)
+        for name in service.store.names():
+            service.tried(name)
         return lambda: None

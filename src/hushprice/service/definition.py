@@ -1,4 +1,4 @@
-"""What a product is: its policy, and how it is sold. Fixed once the product exists.
+"""What a product is: its policy, and how it is sold. Fixed once the product exists, but for what is for show.
 
 The same keys in a file and over HTTP::
 
@@ -46,6 +46,7 @@ from hushprice.service.guardrails import NO_GUARDRAILS, Guardrails, Limits
 Then = Literal["no-sale", "left-out"]
 THEN: tuple[Then, ...] = ("no-sale", "left-out")
 DAY = 86_400.0
+LARGEST_DIM = 1_000  # of a plain product, of which a matrix of (2 dim)^2 numbers is kept
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _SERVICE = ("policy", "baseline", "currency", "features", "max_age", "max_lag", "mode", "outcomes", "guardrails")
 
@@ -123,6 +124,8 @@ class Definition:
             raise InvalidInput(f"The definition of {name} must give its policy and options by name.")
         plain = {key: value for key, value in plain.items() if value is not None}
         policy = _policy(name, plain)
+        if not policy.private and policy.dim > LARGEST_DIM:
+            raise InvalidInput(f"The service takes plain products with dim up to {LARGEST_DIM}, got {policy.dim}.")
         guardrails = Guardrails.of(plain.get("guardrails", {}))
         limits = Limits(policy, guardrails)
         wait, then = _outcomes(plain.get("outcomes", {}))
@@ -160,6 +163,16 @@ class Definition:
             "mode": self.mode,
             "guardrails": self.guardrails.config(),
         }
+
+    def fixed(self) -> dict[str, Any]:
+        """What cannot change while there is a product, since what was learned depends on it: all but the currency,
+        how long caches may keep its parameters, and the ends of sliders."""
+        kept = {key: value for key, value in self.config().items() if key not in ("currency", "max_age")}
+        kept["features"] = [
+            {"name": feature.name, **({} if feature.value is None else {"value": feature.value})}
+            for feature in self.features
+        ]
+        return kept
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Definition) and (self.name, self.config()) == (other.name, other.config())

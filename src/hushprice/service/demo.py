@@ -24,6 +24,7 @@ import uvicorn
 from hushprice.device import Device, HttpTransport, Promise
 from hushprice.errors import Array, HushpriceError, InvalidInput
 from hushprice.policies import PrivatePolicy
+from hushprice.service.connection import Connection
 from hushprice.service.definition import Definition
 from hushprice.service.examples import COFFEE as COFFEE
 from hushprice.service.examples import TEA as TEA
@@ -84,8 +85,9 @@ def running(settings: Settings, products: Sequence[Definition], *, port: int | N
         number = listener.getsockname()[1]
         app = build(replace(settings, port=number))
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="on", ws="none", timeout_graceful_shutdown=5
-        )
+            app, http=Connection, log_config=None, access_log=False, lifespan="on", ws="none",
+            timeout_graceful_shutdown=5,
+        )  # fmt: skip
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],), name="service", daemon=True)
         thread.start()

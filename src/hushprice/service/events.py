@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -43,6 +44,7 @@ class Event(NamedTuple):
     key: str
     body: Mapping[str, Any]
     row: Sequence[int] | None = None  # of a report, as a server takes it, where that is known already
+    text: str | None = None  # the body as it is written down, where that is known already
 
 
 def encode(body: Mapping[str, Any]) -> str:
@@ -52,6 +54,18 @@ def encode(body: Mapping[str, Any]) -> str:
     '{"report":null,"version":3}'
     """
     return _encode(body)
+
+
+def chained(chain: bytes, event: Event) -> bytes:
+    """The running fingerprint of a log after one more event: of its number, time, kind, key and body as written.
+
+    >>> first = chained(b"", Event(1, 0.0, "report", "r:00", {"version": 0, "report": None}))
+    >>> first == chained(b"", Event(1, 0.0, "report", "r:01", {"version": 0, "report": None}))
+    False
+    """
+    text = encode(event.body) if event.text is None else event.text
+    told = f"{event.kind}\n{event.key}\n{text}".encode()  # neither a kind nor a key holds the end of a line
+    return hashlib.sha256(chain + struct.pack("<qd", event.seq, event.at) + told).digest()
 
 
 def encode_report(version: int, report: Mapping[str, Any] | None) -> str:

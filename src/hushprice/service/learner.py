@@ -25,7 +25,7 @@ from hushprice.policies import Params, Phase, PrivateReports, Records
 from hushprice.policies.base import Server
 from hushprice.service import document, quoting, saving
 from hushprice.service.definition import Definition
-from hushprice.service.events import Event, Mode
+from hushprice.service.events import Event, Mode, chained
 from hushprice.service.guardrails import Guardrails, Limits
 from hushprice.service.kept import Asking, Open
 from hushprice.service.refusals import DamagedLog
@@ -62,6 +62,7 @@ class Learner:
         self.device = None if policy.private else policy.device()
         self._restarts: bool = getattr(policy, "restarts", False)
         self.seq, self.version, self.floor, self.at = 0, 0, 0, 0.0
+        self.key, self.chain = "", b""  # of the last event, and the fingerprint of all events
         self.learned = 0  # outcomes that went into what is known now
         self.explored = 0
         self.since, self.railed = 0, 0  # learned when guardrails last changed, and the event that changed them
@@ -90,7 +91,8 @@ class Learner:
     def _next(self, event: Event) -> None:
         if event.seq != self.seq + 1:
             raise DamagedLog(f"The log of {self.definition.name} has event {event.seq} where {self.seq + 1} belongs.")
-        self.seq, self.at = event.seq, event.at
+        self.seq, self.at, self.key = event.seq, event.at, event.key
+        self.chain = chained(self.chain, event)
 
     def _one(self, event: Event, history: History) -> None:
         self._next(event)

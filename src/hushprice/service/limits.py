@@ -19,6 +19,7 @@ from hushprice.service.answers import Problem, wait
 
 T = TypeVar("T")
 MOST_BUCKETS = 20_000
+BODY_SECONDS = 30.0  # for a body to come in
 
 
 class Buckets:
@@ -100,8 +101,17 @@ def check_rate(buckets: Buckets, who: str) -> None:
         raise wait(429, "too_many", "Too many requests: wait, and send reports and outcomes in batches.", seconds)
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The body, counted while it comes in."""
+async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float = BODY_SECONDS) -> bytes:
+    """The body, counted while it comes in; 408 if that takes too long."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await _read_body(scope, receive, limit)
+    except TimeoutError:
+        text = f"The body did not come within {seconds:g} seconds: send it again."
+        raise Problem(408, "too_slow", text, headers={"Connection": "close"}) from None
+
+
+async def _read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     for name, value in scope["headers"]:
         if name == b"content-length" and (not value.isdigit() or len(value) > 18 or int(value) > limit):
             raise _too_large(limit)

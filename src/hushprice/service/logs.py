@@ -86,6 +86,14 @@ class Log:
         return f"{_now()} {level:7} {event} {rest}".rstrip() + "\n"
 
 
+# What uvicorn says of itself. It also logs texts of exceptions, which are not passed on.
+KNOWN = (
+    "Started ", "Finished ", "Stopping ", "Shutting down", "Waiting for ", "Application ", "Uvicorn running on ",
+    "Received SIG", "Child process ", "New child process ", "Terminated child process ", "Cancel ",
+    "Invalid HTTP request", "Unsupported upgrade request", "Exceeded concurrency limit",
+)  # fmt: skip
+
+
 class Forward(logging.Handler):
     """What other libraries log (uvicorn, SQLAlchemy), in our format and without the texts of exceptions."""
 
@@ -96,12 +104,13 @@ class Forward(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Pass a record on."""
         problem = record.exc_info[1] if record.exc_info else None
+        name, level = "server" if record.name.startswith("uvicorn") else record.name, record.levelname.lower()
         if problem is not None:
-            self.log.failure(record.name, problem)
-        elif record.name.startswith("uvicorn"):
-            self.log.event(record.name, level=record.levelname.lower(), message=record.getMessage())
-        else:  # could hold values of a statement
-            self.log.event(record.name, level=record.levelname.lower(), at=f"{record.module}:{record.lineno}")
+            self.log.failure(name, problem)
+        elif name == "server" and isinstance(record.msg, str) and record.msg.startswith(KNOWN):
+            self.log.event(name, level=level, message=record.getMessage())
+        else:  # could hold values of a statement, or the text of an exception
+            self.log.event(name, level=level, at=f"{record.module}:{record.lineno}")
 
 
 def forward(log: Log) -> None:

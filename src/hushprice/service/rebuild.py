@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import NamedTuple
 
@@ -12,18 +13,26 @@ from hushprice.errors import HushpriceError
 from hushprice.policies.snapshot import pack, unpack
 from hushprice.service.events import Event
 from hushprice.service.learner import Core, Learner
-from hushprice.service.refusals import NotFound
+from hushprice.service.refusals import DamagedLog, NotFound
+from hushprice.service.saving import FORMAT
 from hushprice.service.state import digest
 from hushprice.service.store import PAGE, Product, Store
 from hushprice.version import __version__
 
+log = logging.getLogger("hushprice.service.rebuild")
+
 
 class Verdict(NamedTuple):
-    """Whether snapshots and log agree, and the digest of each way to the same state."""
+    """Whether the snapshots say what the log gives."""
 
     ok: bool
-    kept: str  # from the newest snapshot on
-    rebuilt: str  # from the first event on
+    events: int  # in the log
+    rebuilt: str  # digest of the state after all of them, folded from the first on
+    compared: int | None  # event of the newest snapshot that could be compared; None: there was none
+    kept: str | None  # digest of that snapshot
+    folded: str | None  # digest of the state after the same event, folded from the first on
+    problems: tuple[str, ...]  # what differs
+    notes: tuple[str, ...]  # what could not be compared
 
 
 def rebuild(store: Store, name: str, upto: int | None = None, snapshots: bool = False) -> Learner:
@@ -37,15 +46,48 @@ def rebuild(store: Store, name: str, upto: int | None = None, snapshots: bool = 
 
 
 def verify(store: Store, name: str) -> Verdict:
-    """Fold the log from its start, and from the newest snapshot on: the same bits, or the snapshot is wrong."""
+    """Fold the log from its start, and compare with every snapshot as the fold comes by, whatever release wrote it.
+
+    The state holds a fingerprint of all events, so that an edit which changed nothing learned is noticed too.
+    """
     product = store.product(name)
     if product is None:
         raise NotFound(f"There is no product {name}.")
     with store.read() as connection:
+        kept = store.snapshots(product.id, connection=connection)  # before the head, which only grows
         head = store.head(product.id, connection)
-        kept = fold(store, product, connection, upto=head, snapshots=True).digest()
-        rebuilt = fold(store, product, connection, upto=head, snapshots=False).digest()
-    return Verdict(kept == rebuilt, kept, rebuilt)
+        problems = [_ahead(head, kept[0][0])] if kept and kept[0][0] > head else []
+        learner, digests = Learner(product.definition), dict[int, str]()
+        stops = [seq for seq, _ in kept]
+        catch_up(store, product, learner, connection, upto=head, snapshots=False, stops=stops, digests=digests)
+        notes: list[str] = []
+        compared: list[tuple[int, str, str]] = []
+        for seq, told in (snapshot for snapshot in kept if snapshot[0] <= head):
+            problem, comparable = _compared(store.snapshot(product.id, seq, connection), seq, told, digests[seq])
+            (problems if comparable else notes).extend(problem)
+            if comparable:
+                compared.append((seq, told, digests[seq]))
+    at, told_then, folded = compared[0] if compared else (None, None, None)
+    return Verdict(not problems, head, learner.digest(), at, told_then, folded, tuple(problems), tuple(notes))
+
+
+def _ahead(head: int, seq: int) -> str:
+    return f"the log ends at {head}, a snapshot knows {seq}: the end of the log is lost"
+
+
+def _compared(data: bytes | None, seq: int, told: str, folded: str) -> tuple[list[str], bool]:
+    """What is wrong with a snapshot, and whether it could be compared."""
+    try:
+        plain = unpack(data or b"")
+        release, form = str(plain["release"])[:40], plain["state"]["format"]
+        if form != FORMAT:
+            return [f"the snapshot at {seq} has the layout of release {release}, which cannot be compared"], False
+        whole = digest(plain["state"]) == told
+    except (HushpriceError, KeyError, TypeError, ValueError, AttributeError, IndexError):
+        return [f"the snapshot at {seq} is damaged"], True
+    if told != folded:
+        return [f"after event {seq} the state differs from what release {release} knew"], True
+    return ([] if whole else [f"the snapshot at {seq} is damaged"]), True
 
 
 def fold(
@@ -65,8 +107,10 @@ def catch_up(
     *,
     upto: int | None = None,
     snapshots: bool = True,
+    stops: Collection[int] = (),
+    digests: dict[int, str] | None = None,
 ) -> int:
-    """Apply the events that the learner has not seen: how many there were."""
+    """Apply the events that the learner has not seen: how many there were. ``digests`` takes those at ``stops``."""
     start = learner.seq
     events = store.events(product.id, learner.seq, upto, connection=connection)
     past = Past(store, product, connection, snapshots=snapshots)
@@ -74,9 +118,11 @@ def catch_up(
     if first:
         past.expect(learner, upto)
     for page in _pages(first, events):
-        for piece in past.pieces(page):
+        for piece in past.pieces(page, stops):
             learner.apply(piece, past)
             past.pass_by(learner)
+            if digests is not None and learner.seq in stops:
+                digests[learner.seq] = learner.digest()
     return learner.seq - start
 
 
@@ -106,10 +152,10 @@ class Past:
         self.wanted = sorted((version for version in targets if version >= learner.seq), reverse=True)
         self.pass_by(learner)
 
-    def pieces(self, page: list[Event]) -> Iterable[list[Event]]:
-        """The page, cut after each event whose core will be needed."""
+    def pieces(self, page: list[Event], stops: Collection[int] = ()) -> Iterable[list[Event]]:
+        """The page, cut after each event whose core will be needed, and after the stops."""
         start = 0
-        for version in self.wanted[::-1]:
+        for version in sorted({*self.wanted, *stops}):
             cut = version - page[0].seq + 1
             if start < cut < len(page):
                 yield page[start:cut]
@@ -129,13 +175,29 @@ class Past:
 
 
 def newest(store: Store, product: Product, connection: Connection, upto: int | None = None) -> Learner | None:
-    """The learner of the newest snapshot that is whole and of this product; the others are passed over."""
+    """The learner of the newest snapshot that is whole and of this product; the others are passed over.
+
+    A snapshot of events that the log has not got is no matter of the cache: acknowledged events are lost, and to go on
+    would bury that. One whose last event is another one in the log is of another course of things: none is trusted.
+    """
+    kept = store.snapshots(product.id, connection=connection)  # before the head, which only grows
     head = store.head(product.id, connection)
-    for seq, told in store.snapshots(product.id, head if upto is None else min(upto, head), connection):
+    if kept and kept[0][0] > head:
+        raise DamagedLog(
+            f"The product {product.name} is not served: {_ahead(head, kept[0][0])}. Bring back the whole database from "
+            f"a copy; or, to go on without what is lost, delete the snapshots of this product."
+        )
+    for seq, told in kept:
+        if upto is not None and seq > upto:
+            continue
         data = store.snapshot(product.id, seq, connection)
         learner = None if data is None else _read(product, data)
-        if learner is not None and learner.seq == seq and learner.digest() == told:
-            return learner
+        if learner is None or learner.seq != seq or learner.digest() != told:
+            continue
+        if store.event(product.id, seq, connection) != (learner.key, learner.at):
+            log.warning("a snapshot of %s is not of this log: all events are folded anew", product.name)
+            return None
+        return learner
     return None
 
 

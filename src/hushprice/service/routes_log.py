@@ -1,8 +1,9 @@
 """A product's log as CSV, a piece at a time.
 
-Plain: the columns of ``hushprice simulate --log``, a line for each offer whose outcome is known, in the order in which
-outcomes came (offers given up count as no sale if the product says so). Private: what devices sent and nothing else,
-as there is nothing else.
+Plain: the columns of ``hushprice simulate --log`` and what else is known of an offer, a line for each, in the order in
+which they were closed. An offer given up has the outcome 0 if the product says so, and none otherwise; those that still
+wait, without an outcome, come last. ``outcome_known`` is 1 if the shop told the outcome in time; ``would`` is what the
+policy would have quoted in shadow mode. Private: what devices sent and nothing else, as there is nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import io
 import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from hushprice.service.commands import View
@@ -20,7 +22,8 @@ from hushprice.service.definition import Definition
 from hushprice.service.events import Event
 
 PIECE = 1_000  # events
-RESERVED = ("price", "outcome", "propensity", "discrete", "segment", "cost")
+MORE = ("offer", "time", "version", "experiment", "would", "outcome_known")
+RESERVED = ("price", "outcome", "propensity", "discrete", "segment", "cost", *MORE)
 Fetch = Callable[[int, int], list[Event]]
 """Some events after the first number, up to the second."""
 
@@ -33,11 +36,13 @@ async def csv_lines(fetch: Fetch, view: View) -> AsyncIterator[bytes]:
     while seq < view.seq:
         events = await asyncio.to_thread(fetch, seq, view.seq)
         if not events:
-            return
+            break
         seq = events[-1].seq
         text = _text(fold(events))
         if text:
             yield text
+    if isinstance(fold, PlainLines) and fold.open:
+        yield _text(fold.rest())
 
 
 def _text(rows: Iterable[list[Any]]) -> bytes:
@@ -63,7 +68,7 @@ def columns(definition: Definition) -> list[str]:
     names = [f"{name} feature" if name in RESERVED else name for name in own]
     rules = definition.policy.rules
     more = ["segment"] if rules is not None and rules.segments else []
-    return [*names, "price", "outcome", "propensity", "discrete", *more, "cost"]
+    return [*names, "price", "outcome", "propensity", "discrete", *more, "cost", *MORE]
 
 
 class PlainLines:
@@ -82,22 +87,33 @@ class PlainLines:
             elif event.kind == "outcome":
                 offer = self.open.pop(event.key[2:], None)
                 if offer is not None:  # otherwise it came too late and was not learned from
-                    yield self._line(offer, event.body["y"])
+                    yield self._line(offer, event.body["y"], known=True)
             elif event.kind == "expire":
                 yield from self._expire(event.body["now"])
             elif event.kind == "rollback":
-                self.open.clear()
+                yield from self._undone(event.body["version"])
+
+    def rest(self) -> Iterator[list[Any]]:
+        """The lines of offers that wait for their outcome."""
+        return (self._line(offer, None) for offer in self.open.values())
+
+    def _undone(self, version: int) -> Iterator[list[Any]]:
+        """A rollback closes the offers made after the event that it goes back to."""
+        for key in [key for key, offer in self.open.items() if offer.seq > version]:
+            yield self._line(self.open.pop(key), None)
 
     def _expire(self, now: float) -> Iterator[list[Any]]:
         while self.open and next(iter(self.open.values())).at + self.definition.wait <= now:
             _, offer = self.open.popitem(last=False)
-            if self.definition.then == "no-sale":
-                yield self._line(offer, 0.0)
+            yield self._line(offer, 0.0 if self.definition.then == "no-sale" else None)
 
-    def _line(self, offer: Event, y: float) -> list[Any]:
+    def _line(self, offer: Event, y: float | None, *, known: bool = False) -> list[Any]:
         body = offer.body
         propensity = "NaN" if body["propensity"] is None else body["propensity"]
         line = [*body["z"], body["price"], y, propensity, "true" if body["discrete"] else "false"]
         if self.segments:
             line.append(body.get("segment"))
-        return [*line, body.get("cost", self.definition.policy.cost)]
+        when = datetime.fromtimestamp(offer.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        experiment = "true" if body["experiment"] else "false"
+        more = (offer.key[2:], when, body["version"], experiment, body.get("would"), int(known))
+        return [*line, body.get("cost", self.definition.policy.cost), *more]

@@ -161,7 +161,8 @@ async def history(call: Call) -> Response:
         return call.parts.service.store.changes(_on_record(call, view.name).id, view.seq)
 
     def points(learner: Learner) -> list[dict[str, Any]]:
-        return [{"version": p.seq, "at": p.at, "customers": p.customers} for p in learner.tally.points]
+        known = (point for point in learner.tally.points if point.seq <= learner.version)
+        return [{"version": p.seq, "at": p.at, "customers": p.customers} for p in known]
 
     changes = await asyncio.to_thread(told)
     versions = await call.parts.waiter.result(call.parts.service.run(view.name, points))

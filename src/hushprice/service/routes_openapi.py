@@ -35,7 +35,7 @@ def responses(endpoint: Endpoint) -> dict[int | str, dict[str, Any]]:
     if endpoint.role is not None:
         refusals |= {401, 403, 503}
     if endpoint.body:
-        refusals |= {400, 413, 415, 422}
+        refusals |= {400, 408, 413, 415, 422}
     if "{" in endpoint.path:
         refusals |= {404}
     for status in sorted(refusals):

@@ -13,9 +13,11 @@ import shutil
 import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -25,6 +27,7 @@ from uvicorn.supervisors import Multiprocess
 
 from hushprice.errors import InvalidInput
 from hushprice.service.app import create_app
+from hushprice.service.connection import Connection, concurrent
 from hushprice.service.definition import Definition, read_products
 from hushprice.service.examples import COFFEE
 from hushprice.service.logs import Log, forward
@@ -34,6 +37,7 @@ from hushprice.service.store import Store
 from hushprice.service.writer import Service
 
 Say = Callable[[str], None]
+TOY = "demo-coffee"  # the product of a service that was given none; not a name that one would give one's own
 GRACE = 20  # seconds that requests under way are given
 
 
@@ -46,10 +50,31 @@ def serve(settings: Settings, *, say: Say = print, as_json: bool = False) -> Non
     with closing(_bind(settings)) as listener:
         settings = replace(settings, port=listener.getsockname()[1])
         start = _started(settings, key, said)
-        tell = (lambda: say(json.dumps(start))) if as_json else (lambda: _tell(start, settings, say))
-        _one(settings, listener, tell) if settings.workers == 1 else _many(settings, listener, tell)
+        tell: Callable[[], None] = partial(say, json.dumps(start)) if as_json else partial(_tell, start, settings, say)
+        if settings.workers > 1:
+            _many(settings, listener, tell)
+        else:
+            with patience((lambda _: None) if as_json else say) as ready:
+
+                def started() -> None:
+                    ready()
+                    tell()
+
+                _one(settings, listener, started)
     if not as_json:
         say("Stopped. Everything that was acknowledged is in the database.")
+
+
+@contextmanager
+def patience(say: Say, seconds: float = 2.0) -> Iterator[Callable[[], None]]:
+    """Say what takes so long, unless what is given here is called before."""
+    timer = threading.Timer(seconds, say, ["Compiling, up to half a minute the first time ..."])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield timer.cancel
+    finally:
+        timer.cancel()
 
 
 def check_workers(settings: Settings, store: Store) -> None:
@@ -69,8 +94,8 @@ def prepare(settings: Settings, store: Store) -> list[str]:
             if store.add_product(definition):
                 said.append(f"New product {definition.name}.")
     elif not store.products():
-        store.add_product(Definition.of("coffee", COFFEE))
-        said.append("No products yet, so here is one to play with: coffee (private). Define yours with --products.")
+        store.add_product(Definition.of(TOY, COFFEE))
+        said.append(f"No products yet, so here is one to play with: {TOY} (private). Define yours with --products.")
     return said
 
 
@@ -145,7 +170,8 @@ def _config(settings: Settings, app: FastAPI | str) -> uvicorn.Config:
         factory=isinstance(app, str),
         workers=settings.workers,
         loop="uvloop" if find_spec("uvloop") else "asyncio",
-        http="httptools",
+        http=Connection,
+        limit_concurrency=concurrent(),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -186,7 +212,17 @@ def worker() -> FastAPI:
 def _one(settings: Settings, listener: socket.socket, tell: Callable[[], None]) -> None:
     forward(Log(settings.log_format))
     with _signals_taken():
-        _Server(_config(settings, build(settings)), tell).run([listener])
+        server = _Server(_config(settings, build(settings)), tell)
+        try:
+            server.run([listener])
+        except SystemExit:  # uvicorn's way to say the same
+            if server.started:
+                raise
+    if not server.started:
+        raise InvalidInput(
+            "The service did not start: the log above says where it failed. 'hushprice verify' checks what is in the "
+            "database."
+        )
 
 
 def _many(settings: Settings, listener: socket.socket, tell: Callable[[], None]) -> None:

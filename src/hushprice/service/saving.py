@@ -16,7 +16,7 @@ from hushprice.service.kept import Asking, Open
 if TYPE_CHECKING:
     from hushprice.service.learner import Learner
 
-FORMAT = 2  # raise it when the same log comes to give another state
+FORMAT = 3  # raise it when the same log comes to give another state
 
 
 def plain_params(params: Params) -> dict[str, Any]:
@@ -42,11 +42,13 @@ def state(learner: Learner) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "product": learner.definition.name,
-        "definition": learner.definition.config(),
+        "definition": learner.definition.fixed(),
         "seq": learner.seq,
         "version": learner.version,
         "floor": learner.floor,
         "at": learner.at,
+        "key": learner.key,
+        "chain": learner.chain.hex(),
         "mode": learner.mode,
         "guardrails": learner.guardrails.config(),
         "core": learner.core(),
@@ -75,10 +77,11 @@ def restore(learner: Learner, state: Mapping[str, Any]) -> None:
     """Take over a state; one of another product or release is refused before anything is touched."""
     if state.get("format") != FORMAT or state.get("product") != learner.definition.name:
         raise SnapshotError("The snapshot is of another product or release.")
-    if state["definition"] != learner.definition.config() or state["mode"] not in MODES:
+    if state["definition"] != learner.definition.fixed() or state["mode"] not in MODES:
         raise SnapshotError("The snapshot is of a product that was defined otherwise.")
     learner.seq, learner.version = state["seq"], state["version"]
     learner.floor, learner.at, learner.mode = state["floor"], state["at"], state["mode"]
+    learner.key, learner.chain = state["key"], bytes.fromhex(state["chain"])
     learner.guardrails = Guardrails.of(state["guardrails"])
     learner.limits = Limits(learner.policy, learner.guardrails)
     learner.railed = state["railed"]

@@ -7,7 +7,7 @@ committed is on disk, whatever a PostgreSQL server's defaults are.
 
 from __future__ import annotations
 
-import sqlite3
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -16,15 +16,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.engine import Connection
 
-from hushprice.errors import InvalidInput
+from hushprice.errors import HushpriceError, InvalidInput
+from hushprice.service.database import begin, database_url, durable, note, ring, translated
 from hushprice.service.definition import Definition
 from hushprice.service.events import CHANGES, Event, decode, encode
-from hushprice.service.refusals import Conflict, Rejected, Unavailable
+from hushprice.service.refusals import Conflict, Unavailable
+from hushprice.service.sizes import fits
 from hushprice.service.tables import (
     ADD,
     ADD_MANY,
@@ -43,7 +43,6 @@ from hushprice.service.tables import (
 )
 
 BUSY_SECONDS = 10.0  # that a writer waits for another
-QUIET = 1.0  # seconds after which a line to PostgreSQL is tried before it is used
 PAGE = 5_000  # events read at once
 LAST = 2**62
 FEW = 20  # events that PostgreSQL takes sooner one by one than as a stream
@@ -85,42 +84,83 @@ class Store:
     Whatever goes wrong in it comes out as :class:`~hushprice.service.Unavailable`.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, create: bool = True) -> None:
         self.url = database_url(url)
         self.sqlite = self.url.get_backend_name() == "sqlite"
         options: dict[str, Any] = {"timeout": BUSY_SECONDS} if self.sqlite else {"connect_timeout": 5}
         self._epoch = 0.0  # the server's clock when this machine's monotonic one was 0
         self.engine = sa.create_engine(self.url, connect_args=options, pool_recycle=3600)
         if self.sqlite:
-            sa.event.listen(self.engine, "connect", _durable)
-            sa.event.listen(self.engine, "begin", _begin)
+            sa.event.listen(self.engine, "connect", durable)
+            sa.event.listen(self.engine, "begin", begin)
         else:
-            sa.event.listen(self.engine, "checkout", _ring)
-            sa.event.listen(self.engine, "checkin", _note)
+            sa.event.listen(self.engine, "checkout", ring)
+            sa.event.listen(self.engine, "checkin", note)
+        self._file = Path(str(self.url.database)).absolute() if self.sqlite else None
+        self._inode: tuple[int, int] | None = None  # of the file that was opened
+        self._opening = True
         try:
-            self._prepare()
+            self._make(create)
+            self._prepare(create)
+            self._inode, self._opening = self._found(), False
         except BaseException:
             self.engine.dispose()
             raise
 
     @classmethod
-    def open(cls, url: str) -> Store:
-        """The database at "sqlite:///file" or "postgresql://user@host/name"; its tables are made if need be."""
-        return cls(url)
+    def open(cls, url: str, *, create: bool = True) -> Store:
+        """The database at "sqlite:///file" or "postgresql://user@host/name".
+
+        The file and the tables are made if need be; not with ``create=False``, to which they must be there.
+        """
+        return cls(url, create=create)
 
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
 
-    def _prepare(self) -> None:
+    def _make(self, create: bool) -> None:
+        """The file of SQLite, for nobody else's eyes: plain customers' contexts are kept in it. SQLite gives the files
+        that it puts beside it the same rights. The rights of a file that is there are its owner's business."""
+        if self._file is None or self._file.exists():
+            return
+        if not create:
+            raise InvalidInput(f"There is no database file {self._file.name} in that folder.")
+        try:
+            os.close(os.open(self._file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            pass  # another process was faster
+        except OSError as problem:
+            raise Unavailable(f"The database file cannot be made: {problem.strerror}.") from None
+
+    def _found(self) -> tuple[int, int] | None:
+        """Which file is at the database's path now."""
+        if self._file is None:
+            return None
+        try:
+            found = os.stat(self._file)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _same(self) -> None:
+        """Unavailable if the file is not the one that was opened: what is written there would be kept nowhere."""
+        if self._inode is not None and self._found() != self._inode:
+            raise Unavailable(
+                "The database file was deleted, moved or replaced while it was in use. Nothing was acknowledged: stop "
+                "the service, put the file back and start again."
+            )
+
+    def _prepare(self, create: bool) -> None:
         with self._begun() as connection:
-            if not self.sqlite:
-                if connection.execute(sa.text("SHOW fsync")).scalar() != "on":
-                    raise InvalidInput(
-                        "The PostgreSQL server runs with fsync = off: it would lose what was acknowledged when its "
-                        "machine fails. Set fsync = on in its configuration, reload it and start again."
-                    )
-                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+            if not create and not sa.inspect(connection).has_table(schema.name):
+                raise InvalidInput("This is no database of hushprice: it has none of the tables.")
+            if not self.sqlite and connection.execute(sa.text("SHOW fsync")).scalar() != "on":
+                raise InvalidInput(
+                    "The PostgreSQL server runs with fsync = off: it would lose what was acknowledged when its "
+                    "machine fails. Set fsync = on in its configuration, reload it and start again."
+                )
+            self._alone(connection)
             tables.create_all(connection)
             found = connection.execute(sa.select(schema.c.version)).scalar()
             if found is None:
@@ -138,7 +178,8 @@ class Store:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that changes nothing and waits for nobody."""
-        with _translated(), self.engine.connect() as connection, connection.begin():
+        self._same()
+        with translated(self._opening), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -152,8 +193,15 @@ class Store:
 
     @contextmanager
     def _begun(self) -> Iterator[Connection]:
-        with _translated(), self._connect(hushprice_writes=True) as connection, connection.begin():
+        self._same()
+        with translated(self._opening), self._connect(hushprice_writes=True) as connection, connection.begin():
             yield connection
+            self._same()  # or else it is rolled back
+
+    def _alone(self, connection: Connection) -> None:
+        """Nobody else makes tables, products or keys until the transaction ends. (SQLite has one writer anyway.)"""
+        if not self.sqlite:
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
     def clock(self) -> float:
         """Seconds since 1970 by the clock that all who write here share: PostgreSQL's own, or with SQLite, where all
@@ -179,28 +227,44 @@ class Store:
         """All products, in the order of their making."""
         return [_product(row) for row in self._rows(sa.select(products).order_by(products.c.id), connection)]
 
+    def names(self) -> list[str]:
+        """The names of all products, in the order of their making; whether each can be read or not."""
+        return [name for (name,) in self._rows(sa.select(products.c.name).order_by(products.c.id), None)]
+
     def product(self, name: str, connection: Connection | None = None) -> Product | None:
         """The product of that name."""
         found = self._rows(sa.select(products).where(products.c.name == name), connection)
         return _product(found[0]) if found else None
 
     def add_product(self, definition: Definition) -> bool:
-        """Put a product on record: whether it is new. One that was defined otherwise is refused."""
+        """Put a product on record: whether it is new. One that was defined otherwise is refused.
+
+        Of one that is there the currency, ``max_age`` and the low and high of features become those given.
+        """
+        mine = products.c.name == definition.name
+        plain = encode(definition.config())
         with self.write() as connection:
-            if not self.sqlite:  # two workers may want to make it at once
-                connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-            known = self.product(definition.name, connection)
-            if known is None:
-                plain = encode(definition.config())
+            self._alone(connection)
+            found = self._rows(sa.select(products).where(mine), connection)
+            if not found:
+                fits(definition)
                 row = {"name": definition.name, "definition": plain, "created": time.time()}
                 connection.execute(products.insert().values(row))
                 return True
-        if known.definition != definition:
-            raise Conflict(
-                f"There is a product {definition.name} that was defined otherwise, and a definition does not change. "
-                f"Give the new one another name; modes and guardrails can be changed while a product is sold."
-            )
-        return False
+            try:
+                known = _product(found[0]).definition.fixed()
+            except (HushpriceError, ValueError, TypeError, KeyError, AttributeError):
+                return False  # it cannot be read: who sells it says so, and the other products are sold
+            differ = [key for key, value in definition.fixed().items() if known.get(key) != value]
+            if not differ:
+                if found[0].definition != plain:
+                    connection.execute(products.update().where(mine).values(definition=plain))
+                return False
+        raise Conflict(
+            f"There is a product {definition.name} that was defined otherwise: {', '.join(differ)} differs, on which "
+            f"what was learned depends. To start over, give the new one another name or use another database; mode and "
+            f"guardrails can be changed while a product is sold."
+        )
 
     # -- events ---------------------------------------------------------------------------------------------------
 
@@ -218,7 +282,7 @@ class Store:
             page = min(PAGE, left)
             rows = self._next(product_id, after, last, page, connection)
             for seq, at, kind, key, body in rows:
-                yield Event(seq, at, kind, key, decode(body))
+                yield Event(seq, at, kind, key, decode(body), text=body)
             if len(rows) < page:
                 return
             after, left = rows[-1][0], left - len(rows)
@@ -244,6 +308,12 @@ class Store:
         query = sa.select(*columns).where(*mine, *(() if upto is None else (events.c.seq <= upto,)))
         rows = self._rows(query.order_by(events.c.seq), connection)
         return [Event(seq, at, kind, key, decode(body)) for seq, at, kind, key, body in rows]
+
+    def event(self, product_id: int, seq: int, connection: Connection) -> tuple[str, float] | None:
+        """(key, at) of one event."""
+        mine = (events.c.product_id == product_id, events.c.seq == seq)
+        rows = self._rows(sa.select(events.c.key, events.c.at).where(*mine), connection)
+        return (rows[0][0], rows[0][1]) if rows else None
 
     def head(self, product_id: int, connection: Connection | None = None) -> int:
         """The number of the last event."""
@@ -311,8 +381,15 @@ class Store:
         return [Key(**row._mapping) for row in self._rows(sa.select(keys).order_by(keys.c.id), None)]
 
     def add_key(self, name: str, role: str, sha256: str) -> int:
-        """Put a key on record: its id. The secret stays with whoever made it; what is kept is its SHA-256."""
+        """Put a key on record: its id. The secret stays with whoever made it; what is kept is its SHA-256.
+
+        What is done is told by the names of keys, so that no two in use have the same one.
+        """
         with self.write() as connection:
+            self._alone(connection)
+            same = sa.select(keys.c.id).where(keys.c.name == name, keys.c.revoked.is_(None))
+            if connection.execute(same).first() is not None:
+                raise Conflict("There is a key of that name. Revoke it first, or give the new one another name.")
             row = {"name": name, "role": role, "sha256": sha256, "created": time.time()}
             made: Any = connection.execute(keys.insert().values(row)).inserted_primary_key
         return int(made[0])
@@ -346,77 +423,5 @@ def pieces(n: int) -> Iterator[tuple[int, int]]:
             start += size
 
 
-def database_url(url: str) -> URL:
-    """The URL as SQLAlchemy takes it, refused if it is of neither kind."""
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, AttributeError, ValueError):
-        raise InvalidInput("The database must be given as sqlite:///file or postgresql://user@host/name.") from None
-    if parsed.get_backend_name() == "sqlite":
-        if parsed.database in (None, "", ":memory:"):
-            raise InvalidInput("The database must be a file, as in sqlite:///hushprice.db: what is kept must last.")
-        if not Path(str(parsed.database)).absolute().parent.is_dir():
-            raise InvalidInput("There is no folder to put the database file in: make it first.")
-        return parsed.set(drivername="sqlite")
-    if parsed.get_backend_name() in ("postgresql", "postgres"):
-        return parsed.set(drivername="postgresql+psycopg")
-    raise InvalidInput("The database must be SQLite (sqlite:///file) or PostgreSQL (postgresql://user@host/name).")
-
-
 def _product(row: Any) -> Product:
     return Product(id=row.id, definition=Definition.of(row.name, decode(row.definition)), created=row.created)
-
-
-def _durable(connection: Any, record: Any) -> None:
-    """Each commit on disk before it is told; transactions begin where we say, not where the driver thinks."""
-    connection.isolation_level = None
-    for setting in (
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        "foreign_keys = ON",
-        "wal_autocheckpoint = 10000",  # pages: random keys touch many, and copying them back costs more than writing
-        "cache_size = -65536",  # KiB
-    ):
-        connection.execute(f"PRAGMA {setting}").close()
-
-
-def _ring(connection: Any, record: Any, proxy: Any) -> None:
-    """See whether the server is still there, if the line has been quiet: it may have been started anew."""
-    if time.monotonic() - record.info.get("used", -QUIET) < QUIET:
-        return
-    try:
-        with closing(connection.cursor()) as cursor:
-            cursor.execute("SELECT 1")
-        connection.rollback()
-    except psycopg.Error:
-        raise sa.exc.DisconnectionError from None  # the pool opens another
-
-
-def _note(connection: Any, record: Any) -> None:
-    record.info["used"] = time.monotonic()
-
-
-def _begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("hushprice_writes", False)
-    with closing(connection.connection.cursor()) as cursor:
-        cursor.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-_AWAY = (sqlite3.OperationalError, psycopg.OperationalError, psycopg.InterfaceError)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """The database's troubles in our words, which hold no statement and no values."""
-    try:
-        yield
-    except (OperationalError, InterfaceError, *_AWAY):
-        raise Unavailable("The database does not answer, or is busy. Nothing was acknowledged: try again.") from None
-    except DBAPIError as problem:
-        if problem.connection_invalidated:
-            raise Unavailable("The database does not answer. Nothing was acknowledged: try again.") from None
-        raise Rejected(f"The database did not take it ({type(problem.orig).__name__}).") from None
-    except (sqlite3.Error, psycopg.Error) as problem:
-        raise Rejected(f"The database did not take it ({type(problem).__name__}).") from None
-    except SQLAlchemyError as problem:
-        raise Unavailable(f"The database cannot be used: {type(problem).__name__}.") from None

@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -78,6 +79,7 @@ class Service:
         self._views: dict[str, View] = {}
         self._seen: dict[str, float] = {}  # when the log was last looked at
         self._tried: dict[str, float] = {}  # when a lost learner was last folded anew for its offers
+        self._broken: dict[str, tuple[float, str]] = {}  # products that cannot be served: since when, and why
         self._kept: dict[str, tuple[int, int]] = {}  # event of the last snapshot, and events until the next
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -90,8 +92,8 @@ class Service:
         with self._starting:
             if self._thread is not None:
                 return
-            for product in self.store.products():
-                self._load(product)
+            for name in self.store.names():
+                self.tried(name)
             self._thread = threading.Thread(target=self._work, name="hushprice-writer", daemon=True)
             self._alive = True
             self._thread.start()
@@ -127,6 +129,8 @@ class Service:
         """A product as last seen by this process."""
         view = self._views.get(name)
         if view is None:
+            if name in self._broken:
+                raise DamagedLog(self._broken[name][1])
             raise NotFound("There is no such product.")
         return view
 
@@ -322,11 +326,33 @@ class Service:
     def find(self, name: str) -> Product:
         """A product, taken up if it is new to this process. For the writer's thread."""
         if name not in self._products:
-            product = self.store.product(name)
-            if product is None:
-                raise NotFound("There is no such product.")
-            self._load(product)
+            since, why = self._broken.get(name, (-AGAIN, ""))
+            if time.monotonic() - since < AGAIN:
+                raise DamagedLog(why)
+            try:
+                product = self.store.product(name)
+                if product is None:
+                    raise NotFound("There is no such product.")
+                self._load(product)
+            except Exception as problem:
+                if isinstance(problem, (NotFound, Unavailable)) and not isinstance(problem, (DamagedLog, Rejected)):
+                    raise
+                self._trouble(problem)
+                self._broken[name] = time.monotonic(), _why(name, problem)
+                raise DamagedLog(self._broken[name][1]) from None
+            self._broken.pop(name, None)
         return self._products[name]
+
+    def renew(self, name: str) -> None:
+        """Take up what may change in the definition of a product. For the writer's thread."""
+        product = self.store.product(name)
+        if product is not None and product.definition != self._products[name].definition:
+            self._load(product)
+
+    def tried(self, name: str) -> None:
+        """:meth:`find`, for whom one damaged product must not stop the others."""
+        with suppress(DamagedLog):  # whoever asks about it is told; it is in the log
+            self.find(name)
 
     def _load(self, product: Product) -> None:
         with self.store.read() as connection:
@@ -344,6 +370,8 @@ class Service:
         """Let everybody see the learner as it stands."""
         self._seen[name] = time.monotonic()
         before = self._views.get(name)
+        if before is not None and before.definition is not learner.definition:
+            before = None  # something for show has changed
         if before is not None and before.seq == learner.seq:
             return
         same = before is not None and before.version == learner.version
@@ -393,6 +421,14 @@ class Service:
         frames = traceback.extract_tb(problem.__traceback__)
         where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames[-6:]))
         log.error("the writer met %s in %s", type(problem).__name__, where)
+
+
+def _why(name: str, problem: Exception) -> str:
+    """Why a product is not served; without the text of what nobody foresaw, which may hold a customer's data."""
+    if isinstance(problem, DamagedLog):
+        return str(problem)
+    told = str(problem) if isinstance(problem, HushpriceError) else f"({type(problem).__name__})"
+    return f"The product {name} is not served: what is on record of it cannot be read here. {told}"
 
 
 def _decided(command: Command[T], book: Book) -> Callable[[], T] | Exception:

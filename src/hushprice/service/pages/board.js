@@ -86,11 +86,13 @@ function showProgress(progress) {
 
 function showTotals(hidden) {
   const { counts, sums } = seen;
+  const back = counts.learned - seen.learned_now;
+  const undone = back > 0 ? `, and ${whole(back)} more that were rolled back` : "";
   const tiles = hidden
     ? [
         ["Customers", whole(counts.customers), "each sent one message"],
         ["Reports", whole(counts.reports), "the others said only that they were served"],
-        ["Learned from", whole(counts.learned), `of ${whole(counts.reports)} reports`],
+        ["Learned from", whole(seen.learned_now), `of ${whole(counts.reports)} reports${undone}`],
         ["Too old", whole(counts.stale), "reports made against older prices"],
         ["Not asked for", whole(counts.unasked), "reports sent while nothing is learned"],
       ]
@@ -98,7 +100,7 @@ function showTotals(hidden) {
         ["Customers", whole(counts.customers), "each was quoted a price"],
         ["Sold", whole(sums.quantity), counts.outcomes ? `${short(sums.quantity / counts.outcomes)} per outcome` : "no outcome yet"],
         [seen.cost > 0 ? "Earned after cost" : "Earned", cash(sums.profit, 0), counts.outcomes ? `${cash(sums.profit / counts.outcomes)} per outcome` : ""],
-        ["Learned from", whole(counts.learned), `of ${whole(counts.outcomes)} outcomes`],
+        ["Learned from", whole(seen.learned_now), `of ${whole(counts.outcomes)} outcomes${seen.only_experiments ? ": only from experiments" : ""}${undone}`],
         ["Open offers", whole(seen.open_offers), "no outcome yet"],
         ["Given up", whole(counts.expired), `after ${duration(seen.outcomes.wait)}: ${seen.outcomes.then === "no-sale" ? "taken as no sale" : "left out"}`],
         ["Too late", whole(counts.late), "outcomes after that, not learned from"],
@@ -146,26 +148,30 @@ function showFacts(known) {
   const { best, baseline } = drawn;
   const sold = (at) => (seen.family === "logistic" ? `${percent(at.demand)} buy` : `${short(at.demand)} units`);
   const within = best.price_low === undefined ? "" : `${cash(best.price_low)} to ${cash(best.price_high)}`;
+  const moved = Math.abs(seen.baseline_stated - baseline.price) > 1e-9 ? `; ${cash(seen.baseline_stated)} is not allowed now` : "";
   const facts = known
     ? [
         ["Best price", "tone-best", cash(best.price), within || sold(best)],
         ["Earnings there", "", cash(best.revenue), within ? sold(best) : ""],
-        ["Baseline price", "tone-base", cash(baseline.price), sold(baseline)],
+        ["Baseline price", "tone-base", cash(baseline.price), `${sold(baseline)}${moved}`],
         ["Earnings there", "", cash(baseline.revenue), ""],
       ]
-    : [["Baseline price", "tone-base", cash(baseline.price), ""]];
+    : [["Baseline price", "tone-base", cash(baseline.price), moved.slice(2)]];
   fill($("customer-facts"), ...facts.flatMap(([name, tone, value, note]) => [el("dt", {}, name), el("dd", { class: tone }, value, note ? el("small", {}, note) : null)]));
 }
 
 function showPrices() {
   const past = seen.history;
   const chosen = past.theta.map((theta, k) => [past.at[past.theta_at[k]], bestPrice(seen, theta, context), past.learned[past.theta_at[k]]]);
-  const series = [{ name: "Best for the chosen customer", tone: "main", step: true, points: chosen.filter(([, , n]) => n > 0).map(([t, p]) => [t, p]) }];
+  const best = chosen.filter(([, , n]) => n > 0).map(([t, p]) => [t, p]);
+  if (best.length && seen.at > best.at(-1)[0]) best.push([seen.at, best.at(-1)[1]]); // as it still is
+  const series = [{ name: "Best for the chosen customer", tone: "main", step: true, points: best }];
+  const today = seen.ladder.length || seen.allowed.some((p, k) => p !== seen.prices[k]) ? " within today's guardrails" : "";
   if (seen.kind === "plain") {
     series.unshift({ name: "Average price quoted", tone: "other", points: perCustomer(past, "price_sum", "customers") });
-    say($("prices-words"), "What customers were quoted, and the price that looked best for the customer chosen above.");
+    say($("prices-words"), `What customers were quoted, and the price that looked best${today} for the customer chosen above.`);
   } else {
-    say($("prices-words"), "The price that looked best at each moment for the customer chosen above. What customers were quoted, the server does not know.");
+    say($("prices-words"), `The price that looked best${today} at each moment for the customer chosen above. What customers were quoted, the server does not know.`);
   }
   charts.prices.show({
     desc: "Prices over time, and the baseline.",
@@ -251,7 +257,8 @@ function showActual() {
 
 /** What a difference with its interval means. */
 function verdict({ mean, low, high }, who, whom, about = "") {
-  const amount = `${who} ${cash(Math.abs(mean))} ${mean >= 0 ? "more" : "less"} than at the baseline ${whom}`;
+  const same = cash(Math.abs(mean)) === cash(0);
+  const amount = same ? `${who} about the same as at the baseline ${whom}` : `${who} ${cash(Math.abs(mean))} ${mean >= 0 ? "more" : "less"} than at the baseline ${whom}`;
   if (low === undefined) return `${amount}; how sure that is, is not known yet.`;
   const range = `(${about}${difference(low, seen.currency)} to ${difference(high, seen.currency)})`;
   return low > 0 || high < 0 ? `${amount} ${range}.` : `${amount} ${range}: too close to call yet.`;

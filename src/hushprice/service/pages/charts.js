@@ -228,10 +228,16 @@ export class Chart {
     for (let k = 1; k < labels.length; k++) {
       const gap = labels[k].getAttribute("x") - labels[k - 1].getAttribute("x");
       if (gap < 3.6 * (labels[k].textContent.length + labels[k - 1].textContent.length)) {
-        labels[k - 1].setAttribute("text-anchor", "end");
-        labels[k].setAttribute("text-anchor", "start");
-        labels[k - 1].setAttribute("dx", "-1");
-        labels[k].setAttribute("dx", "1");
+        const [one, other] = [labels[k - 1], labels[k]];
+        const { width } = this.scale;
+        const [from, to] = [Number(one.getAttribute("x")), Number(other.getAttribute("x"))];
+        const [wide, wider] = [one, other].map((label) => 7 * label.textContent.length);
+        const left = Math.min(Math.max(from - 1, wide), width - wider - 6); // where the left one ends, both inside the picture
+        const right = Math.max(to + 1, left + 6);
+        one.setAttribute("text-anchor", "end");
+        one.setAttribute("x", left);
+        other.setAttribute("text-anchor", "start");
+        other.setAttribute("x", Math.min(right, width - wider));
       }
     }
   }

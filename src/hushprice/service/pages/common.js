@@ -58,7 +58,7 @@ export function money(x, currency, digits = 2) {
 }
 
 /** The same with a sign in front: what one thing brings more than another. */
-export const difference = (x, currency, digits = 2) => (x > 0 ? "+" : "") + money(x, currency, digits);
+export const difference = (x, currency, digits = 2) => (x > 0 ? "+" : "") + money(x, currency, digits).replace(/^([-\u2212])/, "$1\u2060"); // no line ends there
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const exactly = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });

@@ -75,7 +75,7 @@ async function look() {
   let wait = EVERY;
   try {
     await once();
-    status("live", "Live");
+    status("live", "Connected");
     $("lost").hidden = true;
   } catch (problem) {
     if (problem instanceof Refused && (problem.status === 401 || problem.status === 403)) {
@@ -162,6 +162,9 @@ window.addEventListener("hashchange", () => {
   const key = findKey();
   if (key && key !== api?.key) open(key);
 });
+fetch("/shop/config", { method: "HEAD", cache: "no-store", credentials: "omit" })
+  .then((answer) => ($("shop").hidden = !answer.ok))
+  .catch(() => {}); // then without a link
 product = new URLSearchParams(location.search).get("product");
 const key = findKey();
 if (key) open(key);

@@ -80,10 +80,9 @@ async function promised() {
   sent(new Uint8Array(), { method: "GET", url: location.origin + path, headers: { Accept: "application/json" } });
   const answer = await fetch(path, { headers: { Accept: "application/json", Authorization: `Bearer ${config.key}` }, cache: "no-store", credentials: "omit" });
   if (!answer.ok) throw new Refused(answer.status, "The service gives this shop no parameters.");
-  const { mechanism, prices } = await answer.json();
-  const made = { epsilon: mechanism.epsilon, delta: mechanism.delta, clip: mechanism.clip, mechanisms: [mechanism.name], prices };
+  const made = PrivacyPromise.of(await answer.json());
   sessionStorage.setItem(name, JSON.stringify(made));
-  return new PrivacyPromise(made);
+  return made;
 }
 
 /** Plain products are sold elsewhere: to quote them a price, the server must be told who asks. */
@@ -113,6 +112,7 @@ const price = latest(async () => {
   found();
   const { currency, phase, mode, learn } = params.document;
   say($("ware"), product);
+  $("picture").src = /coffee|espresso|latte/.test(product) ? "/pages/cup.svg" : "/pages/icon.svg";
   say($("price"), money(offer.price, currency));
   $("price").title = String(offer.price);
   const why = {
@@ -132,7 +132,7 @@ async function decide(y) {
   $("buy").disabled = $("pass").disabled = true;
   try {
     const receipt = await device.sold(mine, y);
-    done.unshift({ what: y ? "bought" : "passed", at: mine.price, features: features.filter((f) => f.value === undefined).map((f) => f.chosen) });
+    done.unshift({ what: y ? "bought" : "passed", at: mine.price, features: features.filter((f) => f.value === undefined).map((f) => `${f.name} ${short(f.chosen)}`) });
     done.length = Math.min(done.length, SHOWN);
     const said = receipt.report === null ? (params.document.learn ? "Your budget is spent, so the message was empty." : "Nothing is asked for now, so the message was empty.") : "One scrambled report was sent.";
     say($("thanks"), `${y ? "Enjoy!" : "Maybe next time."} ${receipt.sent ? said : "The message waits here until the service can be reached."}`);
@@ -165,7 +165,7 @@ function showStays() {
   facts.push(["your price", money(offer.price, params.document.currency)]);
   fill($("stays"), ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
   const lines = done.slice(0, 8).map((deal) =>
-    el("li", {}, el("span", {}, `${deal.what} at ${money(deal.at, params.document.currency)}`), el("span", { class: "by" }, deal.features.map(short).join(" · "))),
+    el("li", {}, el("span", {}, `${deal.what} at ${money(deal.at, params.document.currency)}`), el("span", { class: "by" }, deal.features.join(" · "))),
   );
   fill($("done"), ...(lines.length ? lines : [el("li", { class: "soft" }, "Nothing yet.")]));
 }
@@ -188,7 +188,7 @@ async function showBudget() {
   $("budget").value = Math.min(spent, cap.epsilon);
   const over = spent + promise.epsilon > cap.epsilon * (1 + 1e-9);
   const after = over ? " It is spent: from now on the messages are empty. They are still sent, so that silence says nothing." : "";
-  say($("budget-left"), `${short(spent)} spent by ${whole(reports)} reports.${after}`);
+  say($("budget-left"), `${short(spent)} spent by ${whole(reports)} ${reports === 1 ? "report" : "reports"}.${after}`);
 }
 
 // -- the wire -----------------------------------------------------------------------------------------------------------
