@@ -107,7 +107,9 @@ class Forward(logging.Handler):
         name, level = "server" if record.name.startswith("uvicorn") else record.name, record.levelname.lower()
         if problem is not None:
             self.log.failure(name, problem)
-        elif name == "server" and isinstance(record.msg, str) and record.msg.startswith(KNOWN):
+        elif name.startswith("hushprice.") or (
+            name == "server" and isinstance(record.msg, str) and record.msg.startswith(KNOWN)
+        ):  # our own texts hold no values
             self.log.event(name, level=level, message=record.getMessage())
         else:  # could hold values of a statement, or the text of an exception
             self.log.event(name, level=level, at=f"{record.module}:{record.lineno}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from starlette.responses import Response
 
@@ -17,7 +17,7 @@ from hushprice.service.answers import (
     ready,
 )
 from hushprice.service.bodies import OfferBody, OutcomeBody, OutcomesBody, ReportBody, ReportsBody, check, one_or_many
-from hushprice.service.commands import OfferRequest, OutcomeItem, ReportItem, View
+from hushprice.service.commands import OfferRequest, OutcomeItem, Reported, View
 from hushprice.service.routes import Call, Endpoint
 from hushprice.service.routes_pages import matches
 
@@ -63,8 +63,8 @@ async def reports(call: Call) -> Response:
     """
     items = one_or_many(call.value, "reports", ReportBody, ReportsBody)
     view = await call.parts.looks.view(call.product, fresh=False)
-    found = [ReportItem(item["id"], item["version"], item["report"]) for item in items]
-    done = await call.parts.waiter.result(call.parts.service.reports(view.name, found))
+    seen = cast(list[Reported], items)
+    done = await call.parts.waiter.result(call.parts.service.checked_reports(view.name, seen))
     call.parts.metrics.events(view.name, "report", done.accepted)
     call.parts.metrics.events(view.name, "known", done.known)
     return answer({"accepted": done.accepted, "known": done.known, "version": done.version})

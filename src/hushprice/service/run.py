@@ -68,7 +68,7 @@ def serve(settings: Settings, *, say: Say = print, as_json: bool = False) -> Non
 @contextmanager
 def patience(say: Say, seconds: float = 2.0) -> Iterator[Callable[[], None]]:
     """Say what takes so long, unless what is given here is called before."""
-    timer = threading.Timer(seconds, say, ["Compiling, up to half a minute the first time ..."])
+    timer = threading.Timer(seconds, say, ["Getting ready: the first time, compiling takes up to half a minute ..."])
     timer.daemon = True
     timer.start()
     try:
@@ -93,7 +93,7 @@ def prepare(settings: Settings, store: Store) -> list[str]:
         for definition in read_products(settings.products):
             if store.add_product(definition):
                 said.append(f"New product {definition.name}.")
-    elif not store.products():
+    elif not store.names():
         store.add_product(Definition.of(TOY, COFFEE))
         said.append(f"No products yet, so here is one to play with: {TOY} (private). Define yours with --products.")
     return said
