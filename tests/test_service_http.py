@@ -640,7 +640,7 @@ class TestLimits:
     def test_patience(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shop = Shop(tmp_path, patience=0.05)
         never: Future[Any] = Future()
-        monkeypatch.setattr(shop.service, "reports", lambda *_: never)
+        monkeypatch.setattr(shop.service, "checked_reports", lambda *_: never)
         answer = shop("POST", f"{PRODUCT}/reports", "device", json=report())
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "busy")
         assert int(answer.headers["Retry-After"]) >= 1
