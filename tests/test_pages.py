@@ -457,7 +457,7 @@ def test_an_admin_controls_a_product_and_a_seller_looks(site: Site) -> None:
     page.click("#back button")
     page.click("#sure-yes")
     _until(page, "document.getElementById('events').textContent.includes('rolled back to version 0')")
-    page.wait_for_function("document.querySelectorAll('#events li').length === 4", timeout=10_000)
+    _until(page, "document.querySelectorAll('#events li').length === 4")
     site.troubles[:] = [text for text in site.troubles if "422" not in text]  # the refusal above, as Chromium notes it
     looker = site.page()
     site.dashboard(looker, "tea", "seller")
@@ -514,7 +514,7 @@ def test_pages_fit_phones_and_charts_can_be_read_by_keys_and_as_tables(site: Sit
     page.keyboard.press("ArrowRight")
     assert "%" in (page.text_content("#demand .chart-bubble") or "")
     page.click("#demand summary")
-    page.wait_for_function("document.querySelectorAll('#demand table tbody tr').length > 5", timeout=10_000)
+    _until(page, "document.querySelectorAll('#demand table tbody tr').length > 5")
     page.hover("#prices svg")
     assert page.locator("#prices .chart-bubble").is_visible()
 
