@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -73,6 +74,16 @@ def check_version(
             f"{path} has version {version}, written by a newer hushprice; this one reads up to {known}. Update "
             f"hushprice, or {again}."
         )
+
+
+def read_toml(path: str | os.PathLike[str], *, what: str) -> dict[str, Any]:
+    """What a TOML file holds; ``what`` is what it should hold, in words."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise InvalidInput(f"The {what} {path} cannot be read: {problem.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise InvalidInput(f"The {what} {path} are not TOML: {problem}.") from None
 
 
 def without_nan(value: Any) -> Any:

@@ -10,7 +10,6 @@ policy is made, not when a customer waits for a price.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, unknown
+from hushprice.files import read_toml
 
 Segments = npt.NDArray[np.int64]
 EVERYONE = np.zeros(1, dtype=np.int64)
@@ -145,13 +145,7 @@ class Rules:
         [ranges]
         LOW = [3.0, 8.0]
         """
-        try:
-            plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as problem:
-            raise InvalidInput(f"The rules {path} cannot be read: {problem.strerror}.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-            raise InvalidInput(f"The rules {path} are not TOML: {problem}.") from None
-        return cls.of(plain, source=str(path))
+        return cls.of(read_toml(path, what="rules"), source=str(path))
 
 
 def _range(name: str, pair: Any) -> tuple[float, float]:

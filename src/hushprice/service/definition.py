@@ -18,11 +18,9 @@ The same keys in a file and over HTTP::
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
 from hushprice import policies
@@ -38,6 +36,7 @@ from hushprice.errors import (
     positive_int,
     unknown,
 )
+from hushprice.files import read_toml
 from hushprice.policies import Policy, PrivatePolicy
 from hushprice.policies.private.etc_ldp import MixedLDP
 from hushprice.service.events import MODES, Mode
@@ -282,12 +281,7 @@ def _features(plain: Any, dim: int) -> tuple[Feature, ...]:
 
 def read_products(path: str | PathLike[str]) -> list[Definition]:
     """The products of a TOML file."""
-    try:
-        plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise InvalidInput(f"The products {path} cannot be read: {problem.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise InvalidInput(f"The products {path} are not TOML: {problem}.") from None
+    plain = read_toml(path, what="products")
     products = plain.pop("products", None)
     if plain or not isinstance(products, dict) or not products:
         raise InvalidInput(f"{path} must hold tables [products.NAME], one for each product, and nothing else.")
