@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from hushprice.errors import InvalidInput, finite
+from hushprice.cli.extra import needing
+from hushprice.errors import finite
 
 
 def live(
@@ -30,16 +31,10 @@ def live(
     finite("rate", rate, minimum=0.0, maximum=1_000.0, strict=True)
     if seconds is not None:
         finite("seconds", seconds, minimum=0.0)
-    try:
+    with needing("The live demo", "service"):
         from hushprice.service import demo
         from hushprice.service.run import patience
         from hushprice.service.settings import Settings
-    except ModuleNotFoundError as problem:
-        if (problem.name or "").split(".")[0] == "hushprice":
-            raise
-        raise InvalidInput(
-            f"The live demo needs {problem.name}, which is not installed: pip install 'hushprice[service]'"
-        ) from None
     with tempfile.TemporaryDirectory(prefix="hushprice-demo-") as folder, _stopping() as stop:
         secrets, known = demo.keys()
         where = f"sqlite:///{Path(folder) / 'demo.db'}" if database is None else database

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hushprice.cli.extra import needing
 from hushprice.cli.options import AsJson
 from hushprice.errors import HushpriceError, InvalidInput, unknown
 
@@ -40,19 +41,6 @@ _RATE = (
     "Requests a second on average that one key may make of one worker process; 0: any. A device key, which many hold, "
     "may make so many from each address, and ten times as many in all."
 )
-
-
-@contextmanager
-def _extra() -> Iterator[None]:
-    """What to do if the extra is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as problem:
-        if (problem.name or "").split(".")[0] == "hushprice":
-            raise
-        raise InvalidInput(
-            f"The service needs {problem.name}, which is not installed: pip install 'hushprice[service]'"
-        ) from None
 
 
 def serve(
@@ -114,7 +102,7 @@ def serve(
 
     Example: hushprice serve --products products.toml --shop
     """
-    with _extra():
+    with needing("The service", "service"):
         from hushprice.service.run import serve as run
     settings = _settings(
         database=database,
@@ -155,7 +143,7 @@ keys = typer.Typer(
 
 @contextmanager
 def _store(url: str, *, create: bool = True) -> Iterator[Store]:
-    with _extra():
+    with needing("The service", "service"):
         from hushprice.service.store import Store
     with closing(Store.open(url, create=create)) as store:
         yield store
@@ -172,7 +160,7 @@ def add(
 
     Example: hushprice keys add web-shop --role device
     """
-    with _extra():
+    with needing("The service", "service"):
         from hushprice.service.bodies import key_name
         from hushprice.service.settings import ROLES, hash_of, new_secret
     key_name(name)
@@ -227,7 +215,7 @@ def verify(
 
     Ends with 1 if anything differs. Safe to run next to a running service.
     """
-    with _extra():
+    with needing("The service", "service"):
         from hushprice.service.rebuild import verify as check
     rows: list[dict[str, Any]] = []
     with _store(database, create=False) as store:
