@@ -143,10 +143,9 @@ def array(name: str, value: Any, *, shape: tuple[int | None, ...], limit: float 
     if len(shape) != raw.ndim or any(w not in (None, h) for w, h in zip(shape, raw.shape, strict=True)):
         want = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ("," if len(shape) == 1 else "") + ")"
         raise InvalidInput(f"{name} must have shape {want}, got {raw.shape}.")
-    bad = np.count_nonzero(~np.isfinite(result))
-    if bad:
+    if not np.isfinite(result).all():
+        bad = np.count_nonzero(~np.isfinite(result))
         raise InvalidInput(f"{name} must be finite, but {bad} of its {result.size} values are NaN or infinite.")
-    if result.size and np.abs(result).max() > limit:
-        largest = np.abs(result).max()
+    if limit < math.inf and result.size and (largest := np.abs(result).max()) > limit:
         raise InvalidInput(f"{name} must not exceed {limit:g} in size, got {largest:g}: give it in larger units.")
     return result

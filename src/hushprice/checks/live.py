@@ -38,16 +38,12 @@ class LiveLoop:
         self.segment = None if blocks[0].segment is None else np.concatenate([block.segment for block in blocks])
         self.uniforms = np.concatenate([block.uniforms for block in blocks])
         self.public = np.concatenate([block.public for block in blocks])
+        self._customers = Block(market, Arrivals(self.z, self.cost, self.segment), self.uniforms)
         self.market, self.pricer = market, policy.start(seed=exploration, unsafe_privacy_seed=privacy)
 
     def outcome(self, t: int, price: float) -> float:
         """What customer t buys at this price."""
-        one = Block(self.market, self._who(t), self.uniforms[t : t + 1])
-        return float(one.buy(slice(0, 1), np.array([price]))[0])
-
-    def _who(self, t: int) -> Arrivals:
-        cost, segment = (None if part is None else part[t : t + 1] for part in (self.cost, self.segment))
-        return Arrivals(self.z[t : t + 1], cost, segment)
+        return float(self._customers.buy(slice(t, t + 1), np.array([price]))[0])
 
     def offer(self, t: int) -> Offer:
         """What customer t is offered."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from hushprice.checks.live import HORIZON, LiveLoop, run_batch, world_for
 from hushprice.checks.refusal import refused
@@ -109,7 +109,7 @@ def _check_frequencies(prices: Array, likely: Propensity) -> None:
     for price in np.unique(prices[likely.discrete]):
         said = likely.value[prices == price][0]
         seen = int(np.count_nonzero(prices == price))
-        assert stats.binomtest(seen, n, min(said, 1.0)).pvalue > 1e-6, f"{price}: said {said}, seen {seen / n}"
+        assert scipy.stats.binomtest(seen, n, min(said, 1.0)).pvalue > 1e-6, f"{price}: said {said}, seen {seen / n}"
     drawn, density = prices[~likely.discrete], likely.value[~likely.discrete]
     if not len(drawn):
         return

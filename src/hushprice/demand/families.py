@@ -175,7 +175,8 @@ class Logistic(Family):
         return 1.0
 
     def _possible(self, y: Array) -> npt.NDArray[np.bool_]:
-        return np.isin(y, (0.0, 1.0))
+        possible: npt.NDArray[np.bool_] = (y == 0.0) | (y == 1.0)
+        return possible
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ policy is made, not when a customer waits for a price.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -162,11 +162,11 @@ def _range(name: str, pair: Any) -> tuple[float, float]:
 NO_RULES = Rules()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Terms:
+class Terms(NamedTuple):
     """On what terms a block of customers can be quoted: what kernels need of the rules and of each customer's cost.
 
-    ``last`` is the last price of each segment, NaN before the first; whoever quotes keeps it up.
+    They are in the order in which kernels take them. ``last`` is the last price of each segment, NaN before the first;
+    whoever quotes keeps it up.
     """
 
     cost: Array
@@ -193,11 +193,14 @@ class Terms:
         if rules.segments and segment is None:
             raise InvalidInput(f"These rules need the segment of each customer: {', '.join(rules.segments)}.")
         number = np.zeros(n, dtype=np.int64) if segment is None or not rules.segments else segment
-        spans = np.array([rules.ranges.get(name, prices) for name in rules.segments or ("",)])
+        if rules.segments:
+            low, high = np.array([rules.ranges.get(name, prices) for name in rules.segments])[number].T.copy()
+        else:
+            low, high = (np.full(n, end, dtype=np.float64) for end in prices)
         return cls(
-            cost=np.ascontiguousarray(np.broadcast_to(np.asarray(cost, dtype=np.float64), n)),
-            low=spans[number, 0],
-            high=spans[number, 1],
+            cost=np.full(n, cost, dtype=np.float64),
+            low=low,
+            high=high,
             ladder=np.array(rules.ladder),
             segment=number,
             step=np.inf if rules.largest_step is None else rules.largest_step,
@@ -206,11 +209,13 @@ class Terms:
 
     def rows(self, rows: slice) -> Terms:
         """The terms of some of the customers, with the same last prices."""
-        return replace(self, cost=self.cost[rows], low=self.low[rows], high=self.high[rows], segment=self.segment[rows])
+        cost, low, high = (part[rows] for part in (self.cost, self.low, self.high))
+        return self._replace(cost=cost, low=low, high=high, segment=self.segment[rows])
 
     def within(self, prices: tuple[float, float]) -> Terms:
         """The same terms with every range cut to ``prices``; one that does not reach into it becomes its nearer end."""
-        return replace(self, low=np.clip(self.low, *prices), high=np.clip(self.high, *prices))
+        low, high = (np.minimum(np.maximum(part, prices[0]), prices[1]) for part in (self.low, self.high))
+        return self._replace(low=low, high=high)
 
     def allows(self, prices: Array) -> npt.NDArray[np.bool_]:
         """Which of these prices are allowed, whatever was quoted before."""
@@ -219,12 +224,7 @@ class Terms:
 
     def before(self) -> Terms:
         """A copy whose last prices stay as they are."""
-        return replace(self, last=self.last.copy())
-
-    @property
-    def limits(self) -> tuple[Array, Array, Array, Array, Segments, float, Array]:
-        """What a kernel takes, in its order."""
-        return self.cost, self.low, self.high, self.ladder, self.segment, self.step, self.last
+        return self._replace(last=self.last.copy())
 
 
 def fresh(rules: Rules | None) -> Array:

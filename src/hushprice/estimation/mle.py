@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import linalg, optimize
+import scipy
+from scipy import linalg
 
 from hushprice.demand import Family, as_family
 from hushprice.errors import Array, HushpriceError, InvalidInput, NoMLE, array, finite, positive_int
@@ -267,7 +268,7 @@ def _require_existence(family: Family, rows: Array, y: Array, eta: Array) -> Non
     else:
         signed, equal = -rows[y == 0], rows[y > 0]
     objective: Any = -signed.sum(axis=0)
-    found = optimize.linprog(
+    found = scipy.optimize.linprog(
         objective,
         A_ub=-signed,
         b_ub=np.zeros(len(signed)),

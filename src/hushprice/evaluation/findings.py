@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import scipy
 from scipy.special import chdtrc
-from scipy.stats import rankdata
 
 from hushprice.errors import Array
 from hushprice.evaluation import propensity as likely
@@ -76,7 +76,7 @@ def alike(z: Array, used: Mask) -> float:
     (True, True)
     """
     a, b = int(used.sum()), int((~used).sum())
-    rank = rankdata(z[:, np.ptp(z, axis=0) > 0.0], axis=0) / (a + b) - 0.5
+    rank = scipy.stats.rankdata(z[:, np.ptp(z, axis=0) > 0.0], axis=0) / (a + b) - 0.5
     x = np.hstack([rank, rank * rank])
     x -= x.mean(axis=0)
     fourth, second = np.mean(x**4, axis=0), np.mean(x * x, axis=0)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 from hushprice.demand import Family, Linear
 from hushprice.errors import Array
@@ -189,12 +189,14 @@ def _interval(family: Family, mean: float, variance: float, n: float) -> tuple[f
     tail = 0.5 * (1.0 - LEVEL)
     if family.name == "logistic":  # Clopper and Pearson
         k = mean * n
-        low = float(stats.beta.ppf(tail, k, n - k + 1.0)) if mean > 0.0 else 0.0
-        return low, float(stats.beta.ppf(1.0 - tail, k + 1.0, n - k)) if mean < 1.0 else 1.0
+        low = float(special.betaincinv(k, n - k + 1.0, tail)) if mean > 0.0 else 0.0
+        return low, float(special.betaincinv(k + 1.0, n - k, 1.0 - tail)) if mean < 1.0 else 1.0
     if family.name == "poisson":  # Garwood
         k = mean * n
-        return (float(stats.gamma.ppf(tail, k)) / n if k > 0 else 0.0), float(stats.gamma.ppf(1.0 - tail, k + 1.0)) / n
+        return (float(special.gammaincinv(k, tail)) / n if k > 0 else 0.0), float(
+            special.gammaincinv(k + 1.0, 1.0 - tail)
+        ) / n
     if n <= 1.0:
         return math.nan, math.nan
-    reach = float(stats.t.ppf(1.0 - tail, n - 1.0)) * math.sqrt(variance / (n - 1.0))
+    reach = float(special.stdtrit(n - 1.0, 1.0 - tail)) * math.sqrt(variance / (n - 1.0))
     return mean - reach, mean + reach

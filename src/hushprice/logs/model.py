@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri
 
 from hushprice.demand import Family
 from hushprice.errors import Array, HushpriceError, InvalidInput, finite
@@ -141,7 +141,7 @@ class DemandModel(Manners):
         x = np.hstack([z, -price[:, None] * z])
         variance = np.einsum("ij,jk,ik->i", x, self.covariance_, x, optimize=True)
         variance = np.where(np.isnan(variance), np.inf, np.maximum(variance, 0.0))
-        reach = stats.norm.ppf(0.5 + 0.5 * level) * np.sqrt(variance)
+        reach = ndtri(0.5 + 0.5 * level) * np.sqrt(variance)
         eta = self._eta(z, price)
         return np.asarray(self.family_.mean(eta - reach)), np.asarray(self.family_.mean(eta + reach))
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from hushprice.errors import Array
 from hushprice.kernels import LOGISTIC
@@ -80,7 +80,7 @@ class _Signs:
 
 def _direction(aim: Array, working: Array) -> Array | None:
     """The v of the linear program; None if its maximum is 0."""
-    found = optimize.linprog(
+    found = scipy.optimize.linprog(
         -aim,
         A_ub=-working if len(working) else None,
         b_ub=np.zeros(len(working)) if len(working) else None,

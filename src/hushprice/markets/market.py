@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
+import scipy
 
 from hushprice.demand import Family, Rules, Segments, Terms, as_family
 from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, positive_int, price_range
@@ -287,7 +287,7 @@ class Market:
         grid = np.linspace(*self.prices, 101)
         k = int(np.argmin([loss(p) for p in grid]))
         inside = (grid[max(k - 1, 0)], grid[min(k + 1, 100)])
-        return float(minimize_scalar(loss, bounds=inside, method="bounded", options={"xatol": 1e-6}).x)
+        return float(scipy.optimize.minimize_scalar(loss, bounds=inside, method="bounded", options={"xatol": 1e-6}).x)
 
 
 def _rows(contexts: Any) -> Any:

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr
 
 from hushprice.errors import Array, InvalidInput
 from hushprice.logs import Source
@@ -56,7 +56,7 @@ class TwinCheck:
     def tests(self) -> dict[str, float]:
         """The p-values of all that chance and not the fit decides."""
         told = {one.what: one.p for one in self.comparisons if one.p is not None}
-        return told if self.spread_z is None else told | {SPREAD: float(2.0 * stats.norm.sf(abs(self.spread_z)))}
+        return told if self.spread_z is None else told | {SPREAD: float(2.0 * ndtr(-abs(self.spread_z)))}
 
     @property
     def failing(self) -> list[str]:

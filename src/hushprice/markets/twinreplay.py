@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import chdtrc
 
 from hushprice.errors import Array
 from hushprice.logs.groups import quantile_edges
@@ -119,7 +119,7 @@ class Grouping:
             Group(name, float(n), float(seen / n), float(predicted / n), one)
             for (name, _), n, seen, predicted, one in zip(members, w, y, mu, z, strict=True)
         )
-        return Replay(self.what, groups, chi2, df, float(stats.chi2.sf(chi2, df)) if df else None)
+        return Replay(self.what, groups, chi2, df, float(chdtrc(df, chi2)) if df else None)
 
     def _members(self, events: bool) -> list[tuple[str, npt.NDArray[np.int64]]]:
         """Names of the groups, and the sums each is made of."""

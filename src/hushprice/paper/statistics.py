@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from hushprice.errors import Array, InvalidInput
 from hushprice.simulation import Result, fit_scaling
@@ -29,7 +29,7 @@ def sure(replications: int) -> float:
     >>> [round(sure(n), 1) for n in (500, 20, 5)]
     [3.2, 3.4, 6.6]
     """
-    return float(stats.t.isf(stats.norm.sf(SURE), max(1, min(GROUPS, replications) - 1)))
+    return float(-stdtrit(max(1, min(GROUPS, replications) - 1), ndtr(-SURE)))
 
 
 def jackknife(statistic: Callable[[Sequence[Result]], float], cells: Sequence[Result]) -> tuple[float, float, int]:
@@ -125,5 +125,5 @@ def lower(a: Result, b: Result, measure: str) -> float:
         return 0.0
     if se == 0.0:
         return math.copysign(SUREST, -gap)
-    score = float(stats.norm.isf(stats.t.sf(-gap / se, n - 1)))
+    score = float(-ndtri(stdtr(n - 1, gap / se)))
     return max(-SUREST, min(SUREST, score))

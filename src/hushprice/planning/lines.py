@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+from scipy.special import betaincinv, stdtrit
 
 from hushprice.errors import Array
 
@@ -34,7 +34,7 @@ def factor(n: int) -> float:
     >>> round(factor(3), 2), round(factor(1_000), 2)
     (4.3, 1.96)
     """
-    return float(stats.t.ppf(0.5 + LEVEL / 2, n - 1)) if n > 1 else float("nan")
+    return float(stdtrit(n - 1, 0.5 + LEVEL / 2)) if n > 1 else float("nan")
 
 
 def share_bounds(wins: int, n: int) -> tuple[float, float]:
@@ -43,8 +43,8 @@ def share_bounds(wins: int, n: int) -> tuple[float, float]:
     >>> [round(bound, 2) for bound in share_bounds(2, 2)], [round(bound, 2) for bound in share_bounds(40, 40)]
     ([0.22, 1.0], [0.93, 1.0])
     """
-    low = float(stats.beta.ppf(1.0 - LEVEL, wins, n - wins + 1)) if wins else 0.0
-    return low, float(stats.beta.ppf(LEVEL, wins + 1, n - wins)) if wins < n else 1.0
+    low = float(betaincinv(wins, n - wins + 1, 1.0 - LEVEL)) if wins else 0.0
+    return low, float(betaincinv(wins + 1, n - wins, LEVEL)) if wins < n else 1.0
 
 
 @dataclass(frozen=True)

@@ -273,7 +273,7 @@ class Device:
         else:
             on_terms.quotes_on_terms(
                 int(params.phase), policy.family.code, params.theta, params.level, z, uniforms,
-                *terms.within((low, high)).limits, prices,
+                *terms.within((low, high)), prices,
             )  # fmt: skip
         return Quotes(prices, params.stage if params.learn else 0, params.experiment)
 
@@ -298,7 +298,7 @@ class Device:
         value, discrete = np.empty(n), np.empty(n, dtype=np.bool_)
         on_terms.propensities(
             int(params.phase), policy.family.code, params.theta, params.level, z, price,
-            *given.within(self._range(params)).limits, value, discrete,
+            *given.within(self._range(params)), value, discrete,
         )  # fmt: skip
         return Propensity(value, discrete)
 

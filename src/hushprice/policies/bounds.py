@@ -149,7 +149,7 @@ class BoundDevice(Device):
         if terms is None:
             kernel.decisions(*given, policy.cost, *policy.prices, prices, stages)
         else:
-            on_terms.decisions_on_terms(*given, *terms.limits, prices, stages)
+            on_terms.decisions_on_terms(*given, *terms, prices, stages)
         numbers = np.where(stages > 0, stages + (bounds.first - 1), 0)
         return Quotes(prices, numbers, stages > 0)
 

@@ -153,7 +153,7 @@ class MyopicLoop(Loop):
         warming = policy.every * (policy.records_to_start - estimator.records) - t % policy.every
         explored = n if policy.kappa > 0.0 else min(n, max(0, warming))
         kernel.perturb_block(
-            policy.family.code, policy.ridge, *terms.limits, policy.kappa, policy.every, policy.records_to_start,
+            policy.family.code, policy.ridge, *terms, policy.kappa, policy.every, policy.records_to_start,
             t, customers.z[rows], rng.random(n), *estimator.arrays(),
             customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
             customers.uniforms[rows], prices,

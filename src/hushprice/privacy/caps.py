@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy
 from scipy.special import betainc, betaincinv, gammaln
 
 from hushprice.errors import Array
@@ -60,7 +60,9 @@ def ideal_cap(epsilon: float, n: int) -> Cap:
         mass = cap_mass(gamma, n)
         return (mass + e * (1.0 - mass)) / ((1.0 - e) * cap_moment(gamma, n))
 
-    found = minimize_scalar(length, bounds=(0.0, 1.0 - 1e-12), method="bounded", options={"xatol": 1e-12})
+    found = scipy.optimize.minimize_scalar(
+        length, bounds=(0.0, 1.0 - 1e-12), method="bounded", options={"xatol": 1e-12}
+    )
     gamma = float(found.x)
     return Cap(gamma, cap_mass(gamma, n), length(gamma) ** 2)
 

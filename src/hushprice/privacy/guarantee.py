@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from scipy.optimize import brentq
+import scipy
 from scipy.special import log_ndtr
 
 from hushprice.device.guarantee import (
@@ -25,7 +25,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     high = 1.0
     while _delta(epsilon, high) < delta:
         high *= 2.0
-    return float(brentq(lambda mu: _delta(epsilon, mu) - delta, 1e-12, high, xtol=1e-15)) * (1.0 - 1e-10)
+    return float(scipy.optimize.brentq(lambda mu: _delta(epsilon, mu) - delta, 1e-12, high, xtol=1e-15)) * (1.0 - 1e-10)
 
 
 def _delta(epsilon: float, mu: float) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import stdtrit
 
 from hushprice.errors import Array, InvalidInput, finite, unknown
 from hushprice.files import without_nan
@@ -205,7 +205,7 @@ def _reach(se: float, n: int, level: float) -> float:
     level = finite("level", level)
     if not 0.0 < level < 1.0:
         raise InvalidInput(f"level must lie between 0 and 1, got {level!r}.")
-    return float(stats.t.ppf(0.5 + level / 2, n - 1)) * se if n > 1 else float("nan")
+    return float(stdtrit(n - 1, 0.5 + level / 2)) * se if n > 1 else float("nan")
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
