@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ from hypothesis import settings
 
 from hushprice import markets, policies
 from hushprice.policies import Policy
+
+if TYPE_CHECKING:
+    from benchmarks.databases import Postgres
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
@@ -32,6 +36,15 @@ def make_policy(name: str, *, family: str = "logistic", dim: int = 3, **options:
         given |= {"epsilon": 4.0, "z_max": 2.0}  # so much that 700 rounds see both phases
         given |= {"demand_max": 20.0} if family == "poisson" else {}
     return policies.build(name, **{**given, **options})
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgres]:
+    """A PostgreSQL server for all tests of this process; each makes a database of a name of its own."""
+    from benchmarks.databases import postgres
+
+    with postgres() as running:
+        yield running
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from benchmarks.databases import Postgres, postgres
+from benchmarks.databases import Postgres
 
 from hushprice import policies
 from hushprice.checks.live import LiveLoop, run_batch, world_for
@@ -73,12 +73,6 @@ def define(policy: str, *, name: str = "coffee", of: dict[str, Any] | None = Non
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'hushprice.db'}"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    with postgres() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

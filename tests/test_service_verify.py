@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 import typer
-from benchmarks.databases import postgres
+from benchmarks.databases import Postgres
 from typer.testing import CliRunner
 
 from hushprice import logs
@@ -226,13 +226,12 @@ def test_why_a_file_cannot_be_opened_is_told(tmp_path: Path) -> None:
         Store.open(f"sqlite:///{tmp_path / 'text.db'}")
 
 
-def test_why_a_server_cannot_be_reached_is_told(tmp_path: Path) -> None:
+def test_why_a_server_cannot_be_reached_is_told(server: Postgres) -> None:
     with pytest.raises(Unavailable, match="cannot be opened: connection refused") as refused:
         Store.open("postgresql://annabel:hidden@127.0.0.1:1/shop")
-    with postgres() as server:
-        address = sa.make_url(server.url("tverify"))
-        with pytest.raises(Unavailable, match="cannot be opened: the role does not exist") as unknown:
-            Store.open(address.set(username="annabel").render_as_string(hide_password=False))
+    address = sa.make_url(server.url("tverify"))
+    with pytest.raises(Unavailable, match="cannot be opened: the role does not exist") as unknown:
+        Store.open(address.set(username="annabel").render_as_string(hide_password=False))
     for told in (refused, unknown):
         assert not any(word in str(told.value) for word in ("annabel", "hidden", "127.0.0.1", "shop"))
 
