@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +44,10 @@ quotes a price for a context, `outcomes` tells what was bought. What is acknowle
 changes nothing. Refusals never repeat what was sent."""
 
 
-def create_app(service: Service, settings: Settings) -> FastAPI:
-    """The application over a service, which the application starts and, when it is shut down, stops."""
+def create_app(service: Service, settings: Settings, *, started: Callable[[], None] = lambda: None) -> FastAPI:
+    """The application over a service, which the application starts and, when it is shut down, stops.
+
+    ``started`` is called when the service is ready, before the first request."""
     log = Log(settings.log_format)
     waiter = Waiter(settings.patience)
     parts = Parts(
@@ -68,7 +70,7 @@ def create_app(service: Service, settings: Settings) -> FastAPI:
         docs_url=None,  # pages that would load scripts from elsewhere
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
-        lifespan=_lifespan(parts),
+        lifespan=_lifespan(parts, started),
         redirect_slashes=False,
     )
     app.state.parts = parts
@@ -94,7 +96,7 @@ class NotStarted(Exception):
     """The service could not start; the log says where it failed."""
 
 
-def _lifespan(parts: Parts) -> Any:
+def _lifespan(parts: Parts, started: Callable[[], None]) -> Any:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         try:
@@ -103,6 +105,7 @@ def _lifespan(parts: Parts) -> Any:
             parts.log.failure("not_started", problem)
             raise NotStarted from None
         fresh = asyncio.create_task(parts.keys.keep_fresh(parts.settings.keys_every, parts.log))
+        started()
         parts.log.event("started", products=len(parts.service.products()))
         try:
             yield

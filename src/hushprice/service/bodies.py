@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
@@ -255,6 +256,29 @@ def one_or_many(value: Any, key: str, one: type[Any], many: type[Any]) -> list[d
         items: list[dict[str, Any]] = check(value, many)[key]
         return items
     return [check(value, one)]
+
+
+def read_reports(raw: bytes) -> list[dict[str, Any]]:
+    """The reports in a body, one or many.
+
+    A batch as devices send it is read by pydantic at once, in half the time. Of a key given twice it takes the last
+    without a word: so quotation marks are counted, as all that was passed over had some. What it does not take, or may
+    have passed over, is read by the letter.
+    """
+    if raw.startswith(b'{"reports":') and b"\\" not in raw:
+        with suppress(ValidationError):
+            items: list[dict[str, Any]] = _READERS[ReportsBody].validate_json(raw).reports
+            if raw.count(b'"') == 2 + sum(map(_quotes, items)):
+                return items
+    return one_or_many(parse(raw), "reports", ReportBody, ReportsBody)
+
+
+def _quotes(item: Mapping[str, Any]) -> int:
+    """Quotation marks in the text of a report: of id, version, report, the id itself, and seed, index and a seed."""
+    report = item["report"]
+    if report is None:
+        return 8
+    return 14 if "seed" in report else 10
 
 
 def _told(details: list[Any]) -> tuple[list[str | int], str]:

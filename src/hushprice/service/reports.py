@@ -39,15 +39,20 @@ def report_rows(policy: PrivatePolicy, reports: Sequence[Mapping[str, Any] | Non
     """Each report as a server takes it (None stays None); those that the policy's mechanism cannot have made are
     refused."""
     mechanism = policy.mechanism
-    grids = mechanism.kind == "grid"
+    made = [report for report in reports if report is not None]
     try:
-        if any(report is not None and ("grid" in report) != grids for report in reports):
-            raise TypeError
-        found = [None if report is None else report_row(report) for report in reports]
-        rows = [row for row in found if row is not None]
-        numbers = np.array(rows, dtype=np.int64).reshape(len(rows), mechanism.width)
+        numbers = _numbers(made, mechanism.kind == "grid").reshape(len(made), mechanism.width)
     except (TypeError, ValueError, KeyError, OverflowError):
-        rows, numbers = [[]], np.empty((0, 0), dtype=np.int64)
-    if len(numbers) != len(rows) or not mechanism.possible(numbers).all():
+        numbers = None
+    if numbers is None or not mechanism.possible(numbers).all():
         raise InvalidInput(f"A report is none that {mechanism.name} as set up for this product can make.")
-    return found
+    rows = iter(numbers.tolist())
+    return [None if report is None else next(rows) for report in reports]
+
+
+def _numbers(reports: Sequence[Mapping[str, Any]], grids: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """:func:`report_row` of many."""
+    if grids:
+        return np.array([report["grid"] for report in reports], dtype=np.int64)
+    words = np.frombuffer(bytes.fromhex("".join([report["seed"] for report in reports])), dtype=">i8")
+    return np.column_stack([words, np.array([report["index"] for report in reports], dtype=np.int64)]).astype(np.int64)

@@ -150,6 +150,7 @@ class Endpoint:
     role: Role | None = None  # None: for everyone
     free: bool = False  # not even limited by address (health)
     body: Sequence[type[Any]] = ()  # one of these
+    read: Callable[[bytes], Any] = parse  # how it is read
     answer: type[BaseModel] | None = None
     kind: str = "application/json"  # of an answer without a model
     status: int = 200  # of success
@@ -218,7 +219,7 @@ def _around(endpoint: Endpoint, parts: Parts) -> Callable[[Request], Awaitable[R
                 check_role(caller, endpoint.role or "admin")
             if endpoint.body:
                 _check_type(request.headers.get("content-type", ""))
-                value = parse(await read_body(request.scope, request.receive, parts.settings.body_limit))
+                value = endpoint.read(await read_body(request.scope, request.receive, parts.settings.body_limit))
             response = await endpoint.run(Call(parts, request, caller, value))
             return _unread(response) if told.head and isinstance(response, StreamingResponse) else response
         except ClientDisconnect:

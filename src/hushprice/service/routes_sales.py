@@ -16,7 +16,16 @@ from hushprice.service.answers import (
     encoded,
     ready,
 )
-from hushprice.service.bodies import OfferBody, OutcomeBody, OutcomesBody, ReportBody, ReportsBody, check, one_or_many
+from hushprice.service.bodies import (
+    OfferBody,
+    OutcomeBody,
+    OutcomesBody,
+    ReportBody,
+    ReportsBody,
+    check,
+    one_or_many,
+    read_reports,
+)
 from hushprice.service.commands import OfferRequest, OutcomeItem, Reported, View
 from hushprice.service.routes import Call, Endpoint
 from hushprice.service.routes_pages import matches
@@ -61,10 +70,9 @@ async def reports(call: Call) -> Response:
 
     Answered when they are on disk. All are taken or none; the same id again is not counted twice.
     """
-    items = one_or_many(call.value, "reports", ReportBody, ReportsBody)
+    items = cast(list[Reported], call.value)
     view = await call.parts.looks.view(call.product, fresh=False)
-    seen = cast(list[Reported], items)
-    done = await call.parts.waiter.result(call.parts.service.checked_reports(view.name, seen))
+    done = await call.parts.waiter.result(call.parts.service.checked_reports(view.name, items))
     call.parts.metrics.events(view.name, "report", done.accepted)
     call.parts.metrics.events(view.name, "known", done.known)
     return answer({"accepted": done.accepted, "known": done.known, "version": done.version})
@@ -116,7 +124,7 @@ _IF_NONE_MATCH = {
 ENDPOINTS = (
     Endpoint(
         method="POST", path=f"{_PRODUCT}/reports", run=reports, role="device", body=(ReportBody, ReportsBody),
-        answer=AcceptedReports, refusals=(409,), tag="private",
+        read=read_reports, answer=AcceptedReports, refusals=(409,), tag="private",
     ),
     Endpoint(
         method="GET", path=f"{_PRODUCT}/params", run=params, role="device", answer=ParamsAnswer, refusals=(304, 409),
