@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection
 
 from hushprice.service.events import Event, encode
 from hushprice.service.learner import Learner
+from hushprice.service.places import Places
 from hushprice.service.rebuild import Past, catch_up
 from hushprice.service.store import Product, Row, Store
 
@@ -21,9 +22,11 @@ class Book:
     ``touched`` says that the learner has gone beyond what is committed: should the transaction fail, it is thrown away.
     """
 
-    def __init__(self, store: Store, product: Product, learner: Learner, connection: Connection, now: float) -> None:
+    def __init__(
+        self, store: Store, product: Product, learner: Learner, places: Places, connection: Connection, now: float
+    ) -> None:
         self.store, self.product, self.learner, self.connection = store, product, learner, connection
-        self.touched = False
+        self.places, self.touched = places, False
         catch_up(store, product, learner, connection)
         # of private customers whole seconds are kept: a finer time would point to one line in a network's log
         self.now = max(float(math.floor(now)) if product.definition.private else now, learner.at)
@@ -34,8 +37,11 @@ class Book:
         self._seq = learner.seq
 
     def look_up(self, keys: Iterable[str]) -> None:
-        """Find out which of these keys are on record."""
-        self._found = self.store.find(self.product.id, list(dict.fromkeys(keys)), self.connection)
+        """Find out which of these keys are on record, and under what bodies."""
+        wanted = dict.fromkeys(keys)
+        if wanted:
+            found = self.places.find(wanted, self.learner.seq, self.connection)
+            self._found = self.store.bodies(self.product.id, found, self.connection)
 
     def known(self, key: str) -> str | None:
         """The body on record under this key, as text; None if there is none."""
@@ -72,6 +78,16 @@ class Book:
         """Write the events down; they are committed with the transaction."""
         rows, self._rows = self._rows, []
         self.store.add_events(rows, self.connection)
+
+    def close(self, room: int) -> None:
+        """All is decided: apply and write the rest. ``room`` is how many keys may wait for their place in the index."""
+        self.apply()
+        self.write()
+        self.places.keep(len(self._new), room, self.connection)
+
+    def committed(self) -> None:
+        """All this is on record now."""
+        self.places.committed(self._new, self.learner.seq)
 
     def expire(self) -> None:
         """Close offers that waited too long, if there are any."""

@@ -60,6 +60,11 @@ def verify(store: Store, name: str) -> Verdict:
         learner, digests = Learner(product.definition), dict[int, str]()
         stops = [seq for seq, _ in kept]
         catch_up(store, product, learner, connection, upto=head, snapshots=False, stops=stops, digests=digests)
+        twice, lost = store.misplaced(product.id, connection)
+        if twice:
+            problems.append(f"{twice} keys stand in the log more than once: they were counted as often")
+        if lost:
+            problems.append(f"{lost} keys are missing in the index of keys, or out of place: retries would count again")
         notes: list[str] = []
         compared: list[tuple[int, str, str]] = []
         for seq, told in (snapshot for snapshot in kept if snapshot[0] <= head):

@@ -29,7 +29,6 @@ events = sa.Table(
     sa.Column("kind", sa.String(10), nullable=False),
     sa.Column("key", sa.String(66), nullable=False),
     sa.Column("body", sa.Text, nullable=False),
-    sa.UniqueConstraint("product_id", "key"),
     sqlite_with_rowid=False,
 )
 keys = sa.Table(
@@ -50,6 +49,24 @@ snapshots = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
+# PostgreSQL's index of keys, and SQLite's, which is not kept up to date event by event: see places.py
+sa.Index("places", events.c.product_id, events.c.key, unique=True).ddl_if(dialect="postgresql")
+sqlite_tables = sa.MetaData()
+places = sa.Table(
+    "places",
+    sqlite_tables,
+    sa.Column("product_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.String(66), primary_key=True),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+placed = sa.Table(
+    "placed",
+    sqlite_tables,
+    sa.Column("product_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("upto", sa.BigInteger, nullable=False),  # the keys of all events up to this one are in places ...
+    sa.Column("key", sa.String(66), nullable=False),  # ... if it has this key: a log that was cut off goes on otherwise
+)
 # admin's changes are few among many events: an index of their own
 sa.Index(
     "changes",
@@ -62,14 +79,17 @@ sa.Index(
 # What every transaction does is asked of the driver itself, which takes a tenth of the time. Each key is looked up in
 # the index of keys, whatever the planner thinks of the table's size.
 NEXT = "SELECT seq, at, kind, key, body FROM events WHERE product_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+KEYS = "SELECT key, seq FROM events WHERE product_id = ? AND seq > ? AND seq <= ? ORDER BY seq"
 FIND_SQLITE = (
-    "SELECT events.key, events.body FROM json_each(?) AS asked CROSS JOIN events "
-    "ON events.product_id = ? AND events.key = asked.value"
+    "SELECT places.seq FROM json_each(?) AS asked CROSS JOIN places "
+    "ON places.product_id = ? AND places.key = asked.value"
 )
 FIND_POSTGRES = (
-    "SELECT found.key, found.body FROM unnest(CAST(? AS text[])) AS asked(key), LATERAL "
-    "(SELECT key, body FROM events WHERE product_id = ? AND events.key = asked.key LIMIT 1) AS found"
+    "SELECT found.seq FROM unnest(CAST(? AS text[])) AS asked(key), LATERAL "
+    "(SELECT seq FROM events WHERE product_id = ? AND events.key = asked.key LIMIT 1) AS found"
 )
+READ_SQLITE = "SELECT key, body FROM events WHERE product_id = ? AND seq IN (SELECT value FROM json_each(?))"
+READ_POSTGRES = "SELECT key, body FROM events WHERE product_id = ? AND seq = ANY(?)"
 # The products locked, then the time of the one clock that all workers share; and a commit waits for the disk, whatever
 # the server, the database or the role has as its default.
 BEGIN_POSTGRES = (
@@ -79,5 +99,10 @@ BEGIN_POSTGRES = (
     "FROM held"
 )
 ADD = "INSERT INTO events (product_id, seq, at, kind, key, body) VALUES (?, ?, ?, ?, ?, ?)"
-MORE = ", (?, ?, ?, ?, ?, ?)"
 ADD_MANY = "COPY events (product_id, seq, at, kind, key, body) FROM STDIN"
+# A key is there already if another process put it there, or if it was that of an event which is lost.
+PLACE = "INSERT OR REPLACE INTO places (product_id, key, seq) VALUES (?, ?, ?)"
+PLACED = (
+    "INSERT OR REPLACE INTO placed (product_id, upto, key) "
+    "SELECT product_id, seq, key FROM events WHERE product_id = ? AND seq = ?"
+)

@@ -40,6 +40,7 @@ from hushprice.service.events import Mode
 from hushprice.service.guardrails import Guardrails
 from hushprice.service.inbox import Inbox
 from hushprice.service.learner import Learner
+from hushprice.service.places import Places
 from hushprice.service.refusals import DamagedLog, Failed, NotFound, Rejected, Unavailable
 from hushprice.service.store import Product, Store
 from hushprice.service.warming import rehearse
@@ -47,6 +48,7 @@ from hushprice.service.warming import rehearse
 T = TypeVar("T")
 ROOM = 50_000  # items that may wait
 ROUND = 5_000  # items in one transaction
+RECENT = 20_000
 FRESH = 0.1  # seconds for which a look at the log is taken to be current
 AGAIN = 10.0  # seconds after which a learner that could not be folded is tried again by itself
 log = logging.getLogger("hushprice.service.writer")
@@ -64,18 +66,21 @@ class Service:
         store: Store,
         *,
         snapshot_every: int = 10_000,
+        recent_keys: int = RECENT,
         clock: Callable[[], float] | None = None,
         rng: np.random.Generator | None = None,
         room: int = ROOM,
         tick: float = 1.0,
     ) -> None:
         self.store, self.snapshot_every = store, snapshot_every
+        self.recent_keys = recent_keys  # that may wait in memory for their place in the index, of all products
         self.clock = store.clock if clock is None else clock
         self.rng = np.random.default_rng() if rng is None else rng
         self.tick = tick  # seconds between two looks for offers that waited too long
         self._inbox: Inbox[Command[Any]] = Inbox(room)
         self._products: dict[str, Product] = {}
         self._learners: dict[str, Learner] = {}  # the writer's own
+        self._places: dict[str, Places] = {}  # of keys in their logs
         self._views: dict[str, View] = {}
         self._seen: dict[str, float] = {}  # when the log was last looked at
         self._tried: dict[str, float] = {}  # when a lost learner was last folded anew for its offers
@@ -278,7 +283,8 @@ class Service:
                     opening = name
                     if name not in self._learners:
                         self._learners[name] = rebuild.fold(self.store, product, connection)
-                    book = books[name] = Book(self.store, product, self._learners[name], connection, now)
+                    places = self._places[name]
+                    book = books[name] = Book(self.store, product, self._learners[name], places, connection, now)
                     opening = ""
                     if name in writes and not product.definition.private:
                         book.expire()
@@ -287,8 +293,7 @@ class Service:
                 for command in commands:
                     answers.append((command, _decided(command, books[command.name])))
                 for book in books.values():
-                    book.apply()
-                    book.write()
+                    book.close(self.recent_keys // len(self._products))
         except BaseException:
             ahead = {name for name, book in books.items() if book.touched} | {opening}
             for name in ahead & set(self._learners):  # they are not what the log says any more
@@ -298,6 +303,7 @@ class Service:
 
     def _committed(self, books: dict[str, Book], answers: list[tuple[Command[Any], Any]]) -> None:
         for name, book in books.items():
+            book.committed()
             self._publish(name, book.learner)
         for command, answer in answers:
             if isinstance(answer, Exception):
@@ -358,6 +364,7 @@ class Service:
         with self.store.read() as connection:
             learner = rebuild.fold(self.store, product, connection)
             newest = self.store.snapshots(product.id, connection=connection)
+            self._places[product.name] = Places.of(self.store, product, connection)
         self._products[product.name], self._learners[product.name] = product, learner
         self._kept[product.name] = newest[0][0] if newest else 0, self.snapshot_every
         try:
