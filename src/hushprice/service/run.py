@@ -199,7 +199,8 @@ class _Server(uvicorn.Server):
 
 def build(settings: Settings) -> FastAPI:
     """The application over the database of the settings."""
-    service = Service(Store.open(settings.database), snapshot_every=settings.snapshot_every)
+    store = Store.open(settings.database)
+    service = Service(store, snapshot_every=settings.snapshot_every, recent_keys=settings.recent_keys)
     return create_app(service, settings, started=settle)
 
 

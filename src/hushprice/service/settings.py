@@ -76,13 +76,16 @@ class Settings:
     keys_every: float = 2.0  # seconds between two looks at the table of keys
     keys: tuple[StartKey, ...] = ()
     log_format: LogFormat = "json"
-    snapshot_every: int = 10_000
+    snapshot_every: int = 10_000  # events
+    recent_keys: int = 20_000  # that wait in memory for their place in SQLite's index
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise InvalidInput("port must be between 0 and 65535; 0 takes any that is free.")
         positive_int("workers", self.workers, maximum=256)
         positive_int("body_limit", self.body_limit, minimum=1_024)
+        positive_int("snapshot_every", self.snapshot_every)
+        positive_int("recent_keys", self.recent_keys)
         for name in ("rate", "burst", "stranger_rate", "stranger_burst"):
             finite(name, getattr(self, name), minimum=0.0)
         for name in ("patience", "keys_every"):
