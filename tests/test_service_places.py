@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from hushprice.service import Conflict, OfferRequest, OutcomeItem, ReportItem, Service, Store, Unavailable
+from hushprice.service import places as module
 from hushprice.service import rebuild as rebuilding
 from hushprice.service.answers import Problem
 from hushprice.service.bodies import ReportBody, ReportsBody, one_or_many, parse, read_reports
-from hushprice.service.places import PACE, RecentPlaces
+from hushprice.service.places import PACE, RecentPlaces, on_record
 from tests.test_service_core import define, either, live_digest, log_of, opened, refused, report
 
 __all__ = ["either"]  # a fixture
@@ -31,7 +32,7 @@ def placed(store: Store, name: str = "coffee") -> int:
     product = store.product(name)
     assert product is not None
     with store.read() as connection:
-        return store.placed(product.id, connection)
+        return on_record(store, product.id, connection)
 
 
 def by_hand(file: Path, statement: str, *given: Any) -> list[Any]:
@@ -88,6 +89,29 @@ def test_two_processes_fill_one_index(tmp_path: Path) -> None:
     assert rebuilding.verify(services[0].store, "coffee").ok
     assert placed(services[0].store) > 300
     for service in services:
+        assert len(places(service)._seqs) <= 4 * ROOM
+        service.stop()
+
+
+def test_memory_is_bounded_whoever_writes(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'many.db'}"
+    services = [opened(url, define("etc-ldp-doubling"), recent_keys=ROOM) for _ in range(7)]
+    number, most = 0, 0
+    for turn in range(100):
+        for k, service in enumerate(services):
+            n = 12 if k == 0 else int(turn % 10 == k)  # one is busy, the others hardly
+            if n:
+                batch = [report(number + i) for i in range(n)]
+                assert (
+                    service.reports("coffee", [*batch, report(number // 2)][: n + (turn > 0)]).result(20).accepted == n
+                )
+                number += n
+        most = max(most, *(len(places(service)._seqs) for service in services))
+    assert number > 1_200
+    assert most <= 20 * ROOM  # what came since a process last looked, at most
+    assert len(places(services[0])._seqs) <= 4 * ROOM
+    assert rebuilding.verify(services[0].store, "coffee").ok
+    for service in services:
         service.stop()
 
 
@@ -95,15 +119,15 @@ def test_what_is_not_committed_is_not_in_the_index(tmp_path: Path, monkeypatch: 
     service = opened(f"sqlite:///{tmp_path / 'fails.db'}", define("etc-ldp"), recent_keys=ROOM)
     for i in range(ROOM + 1):
         service.reports("coffee", [report(i)]).result(20)
-    place, tries = Store.place, 0
+    place, tries = module._place, 0
 
-    def away(store: Store, *given: Any) -> None:
+    def away(*given: Any) -> None:
         nonlocal tries
-        place(store, *given)
+        place(*given)
         tries += 1
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(Store, "place", away)
+    monkeypatch.setattr(module, "_place", away)
     refused(Unavailable, service.reports("coffee", [report(500)]))
     monkeypatch.undo()
     assert tries == 1
@@ -158,6 +182,40 @@ def test_a_log_that_was_cut_off_goes_on(tmp_path: Path) -> None:
     store.close()
 
 
+def test_an_index_of_a_log_that_was_cut_off_is_never_valid_again(tmp_path: Path) -> None:
+    file = tmp_path / "again.db"
+    url = f"sqlite:///{file}"
+
+    def sell(*numbers: int) -> int:
+        service = opened(url, define("etc-ldp"), recent_keys=ROOM)
+        new = sum(service.reports("coffee", [report(i)]).result(20).accepted for i in numbers)
+        service.stop()
+        return new
+
+    sell(*range(60))
+    ((upto, key),) = by_hand(file, "SELECT upto, key FROM placed")
+    by_hand(file, "DELETE FROM events WHERE seq > ?", upto - 3)
+    by_hand(file, "DELETE FROM snapshots")
+    assert sell(1_000, 1_001, int(key[2:], 16)) == 3  # the last is the event it was
+    assert sell(1_000, 1_001, *range(upto)) == 2  # those that were lost and not sent again yet
+    assert rebuilding.verify(Store.open(url), "coffee").ok
+
+
+def test_a_lost_index_is_made_before_anything_is_sold(tmp_path: Path) -> None:
+    file = tmp_path / "lost.db"
+    url = f"sqlite:///{file}"
+    service = opened(url, define("etc-ldp"), recent_keys=1_000)
+    service.reports("coffee", [report(i) for i in range(95)]).result(20)
+    service.stop()
+    assert by_hand(file, "SELECT count(*) FROM places") == [(0,)]
+    service = opened(url, recent_keys=ROOM)
+    assert placed(service.store) == 90  # pieces of ten
+    assert service.reports("coffee", [report(i) for i in range(100)]).result(20).known == 95
+    assert len(places(service)._seqs) <= 2 * ROOM
+    assert rebuilding.verify(service.store, "coffee").ok
+    service.stop()
+
+
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
@@ -182,6 +240,7 @@ def test_verify_looks_at_the_index(tmp_path: Path, statement: str, told: str) ->
     assert not found.ok
     assert any(told in problem for problem in found.problems)
     by_hand(file, "DELETE FROM placed")  # as docs/deploy.md says
+    opened(f"sqlite:///{file}", recent_keys=ROOM).stop()
     assert any(told in problem for problem in rebuilding.verify(store, "coffee").problems) == ("stand" in told)
     store.close()
 

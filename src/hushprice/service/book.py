@@ -83,7 +83,7 @@ class Book:
         """All is decided: apply and write the rest. ``room`` is how many keys may wait for their place in the index."""
         self.apply()
         self.write()
-        self.places.keep(len(self._new), room, self.connection)
+        self.places.keep(self.learner.seq, room, self.connection)
 
     def committed(self) -> None:
         """All this is on record now."""

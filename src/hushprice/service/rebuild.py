@@ -13,6 +13,7 @@ from hushprice.errors import HushpriceError
 from hushprice.policies.snapshot import pack, unpack
 from hushprice.service.events import Event
 from hushprice.service.learner import Core, Learner
+from hushprice.service.places import misplaced
 from hushprice.service.refusals import DamagedLog, NotFound
 from hushprice.service.saving import FORMAT
 from hushprice.service.state import digest
@@ -60,7 +61,7 @@ def verify(store: Store, name: str) -> Verdict:
         learner, digests = Learner(product.definition), dict[int, str]()
         stops = [seq for seq, _ in kept]
         catch_up(store, product, learner, connection, upto=head, snapshots=False, stops=stops, digests=digests)
-        twice, lost = store.misplaced(product.id, connection)
+        twice, lost = misplaced(store, product.id, connection)
         if twice:
             problems.append(f"{twice} keys stand in the log more than once: they were counted as often")
         if lost:

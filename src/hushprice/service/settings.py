@@ -9,7 +9,6 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -19,6 +18,8 @@ Role = Literal["device", "seller", "admin"]
 LogFormat = Literal["json", "text", "none"]
 ROLES: tuple[Role, ...] = ("device", "seller", "admin")
 FORMATS: tuple[LogFormat, ...] = ("json", "text", "none")
+SNAPSHOT_EVERY = 10_000  # events
+RECENT_KEYS = 20_000  # see places.py
 WHOLE = "HUSHPRICE_SETTINGS"  # all of a parent's settings, for its worker processes
 
 
@@ -76,8 +77,8 @@ class Settings:
     keys_every: float = 2.0  # seconds between two looks at the table of keys
     keys: tuple[StartKey, ...] = ()
     log_format: LogFormat = "json"
-    snapshot_every: int = 10_000  # events
-    recent_keys: int = 20_000  # that wait in memory for their place in SQLite's index
+    snapshot_every: int = SNAPSHOT_EVERY
+    recent_keys: int = RECENT_KEYS  # of all products, that wait in memory for their place in SQLite's index
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
@@ -152,12 +153,6 @@ def told_database(url: str) -> str:
     if not mark:
         return "the database"
     return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
-
-
-def sqlite_file(url: str) -> Path | None:
-    """The file of an SQLite database, None for another kind."""
-    scheme, _, path = url.partition(":///")
-    return Path(path.partition("?")[0]) if scheme.split("+")[0] == "sqlite" and path else None
 
 
 def _check_origin(origin: str) -> None:

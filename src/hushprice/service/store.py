@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -29,19 +29,12 @@ from hushprice.service.tables import (
     ADD,
     ADD_MANY,
     BEGIN_POSTGRES,
-    FIND_POSTGRES,
-    FIND_SQLITE,
-    KEYS,
     NEXT,
-    PLACE,
-    PLACED,
     READ_POSTGRES,
     READ_SQLITE,
     SCHEMA,
     events,
     keys,
-    placed,
-    places,
     products,
     schema,
     snapshots,
@@ -196,7 +189,7 @@ class Store:
         """A transaction that has these products for itself. It is committed, and on disk, when the block is left."""
         with self._begun() as connection:
             if not self.sqlite:
-                ((_, now, _),) = self._ask(connection, BEGIN_POSTGRES, list(product_ids))
+                ((_, now, _),) = self.ask(connection, BEGIN_POSTGRES, list(product_ids))
                 self._epoch = now - time.monotonic()
             yield connection
 
@@ -298,11 +291,11 @@ class Store:
 
     def _next(self, product_id: int, after: int, upto: int, page: int, connection: Connection | None) -> list[Any]:
         if connection is not None:
-            return self._ask(connection, NEXT, product_id, after, upto, page)
+            return self.ask(connection, NEXT, product_id, after, upto, page)
         with self.read() as own:
-            return self._ask(own, NEXT, product_id, after, upto, page)
+            return self.ask(own, NEXT, product_id, after, upto, page)
 
-    def _ask(self, connection: Connection, statement: str, *given: Any) -> list[Any]:
+    def ask(self, connection: Connection, statement: str, *given: Any) -> list[Any]:
         """Ask the driver; ``?`` stands for what is given."""
         cursor = connection.connection.cursor()
         cursor.execute(statement if self.sqlite else statement.replace("?", "%s"), given)
@@ -334,8 +327,8 @@ class Store:
         if not seqs:
             return {}
         if self.sqlite:
-            return dict(self._ask(connection, READ_SQLITE, product_id, str(list(seqs))))
-        return dict(self._ask(connection, READ_POSTGRES, product_id, list(seqs)))
+            return dict(self.ask(connection, READ_SQLITE, product_id, str(list(seqs))))
+        return dict(self.ask(connection, READ_POSTGRES, product_id, list(seqs)))
 
     def add_events(self, rows: Sequence[Row], connection: Connection) -> None:
         """Write events down."""
@@ -343,58 +336,13 @@ class Store:
             return
         with closing(connection.connection.cursor()) as cursor:
             if self.sqlite:
-                _insert(cursor, ADD, rows)
+                insert(cursor, ADD, rows)
             elif len(rows) <= FEW:
                 cursor.executemany(ADD.replace("?", "%s"), rows)
             else:
                 with cursor.copy(ADD_MANY) as copy:
                     for row in rows:
                         copy.write_row(row)
-
-    # -- keys of events, and their places in the log ---------------------------------------------------------------
-
-    def find(self, product_id: int, wanted: Collection[str], connection: Connection) -> list[int]:
-        """The events with these keys, as far as they are in the index."""
-        if not wanted:
-            return []
-        if self.sqlite:
-            given = "[" + ",".join(f'"{key}"' for key in wanted) + "]"  # keys hold no quotes
-            rows = self._ask(connection, FIND_SQLITE, given, product_id)
-        else:
-            rows = self._ask(connection, FIND_POSTGRES, list(wanted), product_id)
-        return [seq for (seq,) in rows]
-
-    def keys_of(self, product_id: int, after: int, upto: int, connection: Connection) -> list[tuple[str, int]]:
-        """(key, seq) of the events ``after`` < seq <= ``upto``, in order."""
-        return self._ask(connection, KEYS, product_id, after, upto)
-
-    def placed(self, product_id: int, connection: Connection) -> int:
-        """The event up to which all keys are in SQLite's index."""
-        last = (events.c.product_id == product_id, events.c.seq == placed.c.upto, events.c.key == placed.c.key)
-        rows = self._rows(sa.select(placed.c.upto).where(placed.c.product_id == product_id, *last), connection)
-        return int(rows[0][0]) if rows else 0
-
-    def place(self, product_id: int, some: Sequence[tuple[str, int]], upto: int | None, connection: Connection) -> None:
-        """Put (key, seq) into SQLite's index; with ``upto``, all keys up to that event are there then."""
-        with closing(connection.connection.cursor()) as cursor:
-            _insert(cursor, PLACE, [(product_id, key, seq) for key, seq in some])
-            if upto is not None:
-                cursor.execute(PLACED, (product_id, upto))
-
-    def misplaced(self, product_id: int, connection: Connection) -> tuple[int, int]:
-        """How many keys stand in the log more than once, and how many of those that ought to be in SQLite's index are
-        not there, or at another place than in the log. (PostgreSQL sees to both.)"""
-        if not self.sqlite:
-            return 0, 0
-        mine = events.c.product_id == product_id
-        twice = sa.select(events.c.key).where(mine).group_by(events.c.key).having(sa.func.count() > 1)
-        place = sa.and_(places.c.product_id == events.c.product_id, places.c.key == events.c.key)
-        elsewhere = sa.or_(places.c.seq.is_(None), places.c.seq != events.c.seq)
-        due = events.c.seq <= self.placed(product_id, connection)
-        lost = sa.select(sa.func.count()).select_from(events.outerjoin(places, place)).where(mine, due, elsewhere)
-        counts = sa.select(sa.func.count()).select_from(twice.subquery()), lost
-        first, second = (int(self._rows(count, connection)[0][0]) for count in counts)
-        return first, second
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 
@@ -472,7 +420,7 @@ def pieces(n: int) -> Iterator[tuple[int, int]]:
             start += size
 
 
-def _insert(cursor: Any, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+def insert(cursor: Any, statement: str, rows: Sequence[Sequence[Any]]) -> None:
     """INSERT ... VALUES (?, ...) for many rows, in SQLite."""
     more = ", (" + ", ".join("?" * len(rows[0])) + ")" if rows else ""
     for start, size in pieces(len(rows)):

@@ -103,6 +103,7 @@ ADD_MANY = "COPY events (product_id, seq, at, kind, key, body) FROM STDIN"
 # A key is there already if another process put it there, or if it was that of an event which is lost.
 PLACE = "INSERT OR REPLACE INTO places (product_id, key, seq) VALUES (?, ?, ?)"
 PLACED = (
-    "INSERT OR REPLACE INTO placed (product_id, upto, key) "
-    "SELECT product_id, seq, key FROM events WHERE product_id = ? AND seq = ?"
+    "INSERT INTO placed (product_id, upto, key) "
+    "SELECT product_id, seq, key FROM events WHERE product_id = ? AND seq = ? "
+    "ON CONFLICT (product_id) DO UPDATE SET upto = excluded.upto, key = excluded.key WHERE excluded.upto > placed.upto"
 )

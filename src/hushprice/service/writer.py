@@ -40,15 +40,15 @@ from hushprice.service.events import Mode
 from hushprice.service.guardrails import Guardrails
 from hushprice.service.inbox import Inbox
 from hushprice.service.learner import Learner
-from hushprice.service.places import Places
+from hushprice.service.places import Places, open_places
 from hushprice.service.refusals import DamagedLog, Failed, NotFound, Rejected, Unavailable
+from hushprice.service.settings import RECENT_KEYS, SNAPSHOT_EVERY
 from hushprice.service.store import Product, Store
 from hushprice.service.warming import rehearse
 
 T = TypeVar("T")
 ROOM = 50_000  # items that may wait
 ROUND = 5_000  # items in one transaction
-RECENT = 20_000
 FRESH = 0.1  # seconds for which a look at the log is taken to be current
 AGAIN = 10.0  # seconds after which a learner that could not be folded is tried again by itself
 log = logging.getLogger("hushprice.service.writer")
@@ -65,8 +65,8 @@ class Service:
         self,
         store: Store,
         *,
-        snapshot_every: int = 10_000,
-        recent_keys: int = RECENT,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        recent_keys: int = RECENT_KEYS,
         clock: Callable[[], float] | None = None,
         rng: np.random.Generator | None = None,
         room: int = ROOM,
@@ -243,7 +243,7 @@ class Service:
         if not ready:
             return
         try:
-            self._transact(ready)
+            done = self._transact(ready)
         except Unavailable as problem:
             if isinstance(problem, Rejected) or (isinstance(problem, DamagedLog) and len(ready) > 1):
                 self._one_by_one(ready)
@@ -252,6 +252,8 @@ class Service:
                 self._refuse(command, problem)
         except Exception:
             self._one_by_one(ready)
+        else:
+            self._committed(*done)
 
     def _one_by_one(self, commands: list[Command[Any]]) -> None:
         """One of the commands makes trouble: the others shall not suffer for it.
@@ -261,14 +263,17 @@ class Service:
         """
         for command in commands:
             try:
-                self._transact([command])
+                done = self._transact([command])
             except Rejected as problem:
                 self._trouble(problem)
                 self._refuse(command, Failed(str(problem)))
             except Exception as problem:
                 self._refuse(command, problem)
+            else:
+                self._committed(*done)
 
-    def _transact(self, commands: list[Command[Any]]) -> None:
+    def _transact(self, commands: list[Command[Any]]) -> tuple[dict[str, Book], list[tuple[Command[Any], Any]]]:
+        """Carry out commands in one transaction: the books, and what each is to be answered. It is committed."""
         names = dict.fromkeys(command.name for command in commands)
         wanted = {name: self._products[name] for name in names}
         writes = {command.name for command in commands if command.writes}
@@ -293,13 +298,13 @@ class Service:
                 for command in commands:
                     answers.append((command, _decided(command, books[command.name])))
                 for book in books.values():
-                    book.close(self.recent_keys // len(self._products))
+                    book.close(self._room)
         except BaseException:
             ahead = {name for name, book in books.items() if book.touched} | {opening}
             for name in ahead & set(self._learners):  # they are not what the log says any more
                 del self._learners[name]
             raise
-        self._committed(books, answers)
+        return books, answers
 
     def _committed(self, books: dict[str, Book], answers: list[tuple[Command[Any], Any]]) -> None:
         for name, book in books.items():
@@ -360,11 +365,16 @@ class Service:
         with suppress(DamagedLog):  # whoever asks about it is told; it is in the log
             self.find(name)
 
+    @property
+    def _room(self) -> int:
+        """Keys of one product that may wait in memory for their place in the index."""
+        return max(1, self.recent_keys // max(1, len(self._products)))
+
     def _load(self, product: Product) -> None:
         with self.store.read() as connection:
             learner = rebuild.fold(self.store, product, connection)
             newest = self.store.snapshots(product.id, connection=connection)
-            self._places[product.name] = Places.of(self.store, product, connection)
+        self._places[product.name] = open_places(self.store, product, self._room)
         self._products[product.name], self._learners[product.name] = product, learner
         self._kept[product.name] = newest[0][0] if newest else 0, self.snapshot_every
         try:
