@@ -141,7 +141,7 @@ class TestConnections:
 @contextlib.contextmanager
 def _serving(given: Settings) -> Iterator[int]:
     """As ``hushprice serve`` runs it, in a thread."""
-    with contextlib.closing(run._bind(Settings(port=0))) as listener:
+    with contextlib.closing(run.listen("127.0.0.1", [0])) as listener:
         server = run._Server(run._config(given, run.build(given)), lambda: None)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

@@ -274,8 +274,17 @@ class TestPrivate:
         impossible = {"seed": "09af3c5577e1d2b4", "index": 2**30}
         for bad in ({"version": -1}, {"id": "short"}, {"report": impossible}, {"x": 1}):
             batch = {"reports": [report(), report(**bad)]}
-            assert shop("POST", f"{PRODUCT}/reports", json=batch).status_code == 422, bad
+            refused = shop("POST", f"{PRODUCT}/reports", json=batch)
+            assert (refused.status_code, refused.json()["error"]["where"][:2]) == (422, ["reports", 1]), bad
         assert shop.state("coffee") == before
+
+    def test_a_report_that_contradicts_one_on_record_is_named(self, shop: Shop) -> None:
+        first = report()
+        shop("POST", f"{PRODUCT}/reports", json=first)
+        for other in ({**first, "version": 7}, {**first, "report": None}):
+            refused = shop("POST", f"{PRODUCT}/reports", json={"reports": [report(), report(), other]})
+            assert (refused.status_code, refused.json()["error"]["where"]) == (409, ["reports", 2])
+        assert shop.state("coffee")[0] == 1
 
     def test_kinds_are_not_mixed_up(self, shop: Shop) -> None:
         assert shop("GET", "/v1/products/tea/params").status_code == 409
@@ -307,8 +316,12 @@ class TestPlain:
         made = shop("POST", OFFERS, json={"context": [1.0, 0.5]}).json()["offer"]
         before = shop.state("tea")
         batch = {"outcomes": [{"offer": made, "y": 1.0}, {"offer": "nobody", "y": 1.0}]}
-        assert shop("POST", OUTCOMES, json=batch).status_code == 404
-        assert shop("POST", OUTCOMES, json={"offer": made, "y": 0.5}).status_code == 422  # a sale is 0 or 1
+        refused = shop("POST", OUTCOMES, json=batch)
+        assert (refused.status_code, refused.json()["error"]["where"]) == (404, ["outcomes", 1])
+        batch = {"outcomes": [{"offer": made, "y": 1.0}, {"offer": made, "y": 0.5}]}  # a sale is 0 or 1
+        refused = shop("POST", OUTCOMES, json=batch)
+        assert (refused.status_code, refused.json()["error"]["where"]) == (422, ["outcomes", 1])
+        assert "where" not in shop("POST", OUTCOMES, json={"offer": made, "y": 0.5}).json()["error"]
         assert shop.state("tea") == before
 
     def test_the_log_can_be_fitted(self, shop: Shop, tmp_path: Path) -> None:
@@ -354,7 +367,9 @@ class TestAdmin:
         assert shop("POST", f"{PRODUCT}/mode", json={"mode": "frozen"}).json() == {"version": 2}
         assert shop("GET", f"{PRODUCT}/params").json()["learn"] is False
         assert shop("POST", f"{PRODUCT}/mode", json={"mode": "live"}).json() == {"version": 3}
-        assert shop("POST", f"{PRODUCT}/guardrails", json={"low": 2.0, "high": 4.0}).json() == {"version": 4}
+        rails = {"low": 2.0, "high": 4.0, "ladder": [], "largest_step": None}
+        changed = shop("POST", f"{PRODUCT}/guardrails", json={"low": 2.0, "high": 4.0})
+        assert changed.json() == {"version": 4, "guardrails": rails}
         assert shop("POST", f"{PRODUCT}/guardrails", json={"low": 0.5}).status_code == 422
         assert shop("POST", f"{PRODUCT}/rollback", json={"version": 0}).json() == {"version": 5}
         assert shop("POST", f"{PRODUCT}/rollback", json={"version": 99}).status_code in (404, 422)

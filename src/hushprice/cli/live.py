@@ -39,7 +39,7 @@ def live(
         secrets, known = demo.keys()
         where = f"sqlite:///{Path(folder) / 'demo.db'}" if database is None else database
         settings = Settings(database=where, host=host, keys=known, log_format="none").with_shop()
-        with patience(_say) as ready, demo.running(settings, demo.definitions(), port=port) as url:
+        with patience(_say) as ready, demo.running(settings, demo.definitions(), port=port, stop=stop) as url:
             ready()
             crowd = demo.Crowd(url, device_key=secrets["device"], seller_key=secrets["seller"], rate=rate, seed=seed)
             crowd.start()

@@ -27,7 +27,6 @@ STATUSES: dict[int, str] = {
     422: "Something in the body or the query is missing, of the wrong kind or out of range.",
     429: "Too many requests of this key or address: wait as Retry-After says.",
     500: "Something went wrong here; it is in the log.",
-    501: "This part of the service is not installed.",
     503: "The database is busy or away: try again as Retry-After says. Ids make that harmless.",
 }
 
@@ -171,6 +170,13 @@ class VersionAnswer(Answer):
     """The version after a change."""
 
     version: int
+
+
+class GuardrailsAnswer(Answer):
+    """The version after a change of guardrails, and those that are in force now."""
+
+    version: int
+    guardrails: dict[str, Any]
 
 
 class StateAnswer(Answer):

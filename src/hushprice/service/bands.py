@@ -102,11 +102,7 @@ class Facts:
     @property
     def baseline(self) -> float:
         """The baseline as it is quoted: within the guardrails, on the ladder. (A segment's own range may bind too.)"""
-        low, high = self.limits.prices
-        wanted = min(max(self.definition.baseline, low), high)
-        return min(
-            (p for p in self.limits.rules.ladder if low <= p <= high), key=lambda p: abs(p - wanted), default=wanted
-        )
+        return self.limits.nearest(self.definition.baseline)
 
     @classmethod
     def of(cls, learner: Learner) -> Facts:

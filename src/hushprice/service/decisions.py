@@ -24,7 +24,7 @@ from hushprice.service.definition import Definition
 from hushprice.service.events import MODES, decode, encode, encode_report, offer_id
 from hushprice.service.guardrails import Guardrails, Limits
 from hushprice.service.learner import Learner
-from hushprice.service.refusals import Conflict, NotFound
+from hushprice.service.refusals import Conflict, NotFound, about
 from hushprice.service.reports import report_rows
 
 if TYPE_CHECKING:
@@ -82,14 +82,13 @@ class Reports(Command[Accepted]):
 
     def decide(self, book: Book) -> Callable[[], Accepted]:
         new: dict[str, tuple[Reported, str, list[int] | None]] = {}
-        for key, item, text, row in self.events:
+        for i, (key, item, text, row) in enumerate(self.events):
             before = new[key][1] if key in new else book.known(key)
             if before is None:
                 new[key] = item, text, row
             elif before != text:
-                raise Conflict(
-                    "A report with the same id but other contents is on record: each needs an id of its own."
-                )
+                other = Conflict("A report with the same id but other contents is on record: each needs its own.")
+                raise about(other, "reports", i, self.weight)
         for key, (item, text, row) in new.items():
             book.stage("report", key, {"version": item["version"], "report": item["report"]}, text, row)
         known = len(self.events) - len(new)
@@ -151,10 +150,12 @@ class Outcomes(Command[Accepted]):
         if definition.private:
             raise Conflict("This product is private: outcomes stay on the device, and reports are sent.")
         family = definition.policy.family
-        for item in self.items:
-            y = _outcome(family, item.y)
-            body = {"y": y}
-            self.events.append((offer_id(item.offer), body, encode(body)))
+        for i, item in enumerate(self.items):
+            try:
+                body = {"y": _outcome(family, item.y)}
+                self.events.append((offer_id(item.offer), body, encode(body)))
+            except InvalidInput as problem:
+                raise about(problem, "outcomes", i, self.weight) from None
 
     def wanted(self) -> list[str]:
         return [f"{kind}:{key}" for key, _, _ in self.events for kind in "oy"]  # it may be closed before our turn
@@ -162,14 +163,16 @@ class Outcomes(Command[Accepted]):
     def decide(self, book: Book) -> Callable[[], Accepted]:
         learner = book.apply()
         new: dict[str, tuple[dict[str, Any], str]] = {}
-        for key, body, text in self.events:
+        for i, (key, body, text) in enumerate(self.events):
             if key not in learner.open and book.known(f"o:{key}") is None:
-                raise NotFound("An outcome is for an offer that was never made. None of the outcomes was kept.")
+                never = NotFound("An outcome is for an offer that was never made. None of the outcomes was kept.")
+                raise about(never, "outcomes", i, self.weight)
             before = new[key][1] if key in new else book.known(f"y:{key}")
             if before is None:
                 new[key] = body, text
             elif before != text:
-                raise Conflict("Another outcome of the same offer is on record. None of the outcomes was kept.")
+                other = Conflict("Another outcome of the same offer is on record. None of the outcomes was kept.")
+                raise about(other, "outcomes", i, self.weight)
         late = sum(key not in learner.open for key in new)
         for key, (body, text) in new.items():
             book.stage("outcome", f"y:{key}", body, text)

@@ -257,9 +257,7 @@ def _baseline(given: Any, policy: Policy, limits: Limits) -> float:
     low, high = policy.prices
     ladder = limits.rules.ladder
     if given is None:
-        middle = 0.5 * (limits.prices[0] + limits.prices[1])
-        inside = [p for p in ladder if limits.prices[0] <= p <= limits.prices[1]]
-        return min(inside, key=lambda p: abs(p - middle)) if inside else middle
+        return limits.nearest(0.5 * (limits.prices[0] + limits.prices[1]))
     baseline = finite("baseline", given)
     if not low <= baseline <= high:
         raise InvalidInput(f"The baseline must lie within the prices [{low:g}, {high:g}], got {baseline:g}.")

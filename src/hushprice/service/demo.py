@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import json
 import math
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +27,11 @@ from hushprice.service.connection import Connection
 from hushprice.service.definition import Definition
 from hushprice.service.examples import COFFEE as COFFEE
 from hushprice.service.examples import TEA as TEA
-from hushprice.service.run import build
+from hushprice.service.run import build, listen
 from hushprice.service.settings import ROLES, Role, Settings, StartKey, new_secret
 from hushprice.service.store import Store
 
-PORT, PORTS = 8000, 50  # the first port that is tried, and how many after it
+PORTS = range(8000, 8050)  # that are tried where none is given
 TRUTH: dict[str, Array] = {
     "coffee": np.array([2.6, 0.9, 0.5, 1.0, -0.25, 0.2]),
     "tea": np.array([2.2, 0.7, 1.2, -0.3]),
@@ -57,32 +56,18 @@ def promise(definition: Definition) -> Promise:
 # -- the service in a thread --------------------------------------------------------------------------------------
 
 
-def listen(host: str, port: int | None) -> socket.socket:
-    """A socket on this port; on 8000 or the next free one where none is given."""
-    wanted = range(PORT, PORT + PORTS) if port is None else (port,)
-    for number in wanted:
-        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, number))
-        except OSError:
-            listener.close()
-        else:
-            return listener
-    tried = f"port {port}" if port is not None else f"ports {PORT} to {PORT + PORTS - 1}"
-    raise InvalidInput(
-        f"Cannot listen on {host}, {tried}: choose another with --port, or --port 0 for any that is free."
-    )
-
-
 @contextmanager
-def running(settings: Settings, products: Sequence[Definition], *, port: int | None = 0) -> Iterator[str]:
-    """The service with these products in a thread of this process; gives its address."""
-    with closing(Store.open(settings.database)) as store:
-        for definition in products:
-            store.add_product(definition)
-    with closing(listen(settings.host, port)) as listener:
+def running(
+    settings: Settings, products: Sequence[Definition], *, port: int | None = 0, stop: threading.Event | None = None
+) -> Iterator[str]:
+    """The service with these products in a thread of this process; gives its address.
+
+    ``stop``, set before it is ready, is as Ctrl+C: compiling may take half a minute."""
+    with closing(listen(settings.host, PORTS if port is None else [port])) as listener:
         number = listener.getsockname()[1]
+        with closing(Store.open(settings.database)) as store:
+            for definition in products:
+                store.add_product(definition)
         app = build(replace(settings, port=number))
         config = uvicorn.Config(
             app, http=Connection, log_config=None, access_log=False, lifespan="on", ws="none",
@@ -95,12 +80,14 @@ def running(settings: Settings, products: Sequence[Definition], *, port: int | N
             while not server.started:
                 if not thread.is_alive():
                     raise InvalidInput("The service did not start; its log says why.")
+                if stop is not None and stop.is_set():
+                    raise KeyboardInterrupt
                 time.sleep(0.01)
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             yield f"http://{host}:{number}"
         finally:
             server.should_exit = True
-            thread.join(30.0)
+            thread.join(30.0 if server.started else 0.0)  # one that never started has nothing to finish
 
 
 # -- customers ----------------------------------------------------------------------------------------------------

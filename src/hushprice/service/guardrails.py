@@ -143,9 +143,9 @@ class Limits:
             terms.last[segment] = self.nearest(float(before), segment=segment)
         return terms
 
-    def nearest(self, price: float, *, segment: int) -> float:
-        """The allowed price nearest to this one, whatever was quoted before."""
-        name = self.rules.segments[segment] if self.rules.segments else ""
+    def nearest(self, price: float, *, segment: int | None = None) -> float:
+        """The allowed price nearest to this one, whatever was quoted before; without a segment, in the whole range."""
+        name = self.rules.segments[segment] if self.rules.segments and segment is not None else ""
         low, high = self.rules.ranges.get(name, self.prices)
         inside = [p for p in self.rules.ladder if low <= p <= high]
         return min(inside, key=lambda p: abs(p - price)) if inside else min(max(price, low), high)

@@ -74,6 +74,7 @@ class Learner:
         self.given = _kept(self.server.params)  # what the policy would publish, whatever the mode
         self.params = self.given  # what is published
         self.asking: list[Asking] = []  # what was asked of devices, from which version on
+        self._ahead: tuple[Any, Any] | None = None  # see estimate
         self.publish()
 
     # -- the fold -------------------------------------------------------------------------------------------------
@@ -285,15 +286,14 @@ class Learner:
         busiest = max(range(len(estimators)), key=lambda s: estimators[s].records)
         estimator = estimators[busiest]
         if estimator.records and not estimator.counts[USED]:
-            twin = self.policy.server()
-            twin.restore(self.server.state())
-            estimator = twin.estimators[busiest]
-            estimator.theta()
+            made = self.server, busiest, estimator.records
+            if self._ahead is None or self._ahead[0] != made:
+                twin = self.policy.server()
+                twin.restore(self.server.state())
+                self._ahead = made, twin.estimators[busiest]
+                self._ahead[1].theta()
+            estimator = self._ahead[1]
         return estimator.published, self.policy.family.scale**2 * estimator.P
-
-    def covariance(self) -> Array | None:
-        """Of theta: the inverse of the penalised information (times the noise of linear demand); None if not known."""
-        return self.estimate()[1]
 
     def document(self) -> dict[str, Any]:
         """The params document of a private product."""

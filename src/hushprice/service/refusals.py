@@ -5,7 +5,18 @@ Texts never hold a value that a device or a customer sent.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from hushprice.errors import HushpriceError
+
+P = TypeVar("P", bound=HushpriceError)
+
+
+def about(problem: P, key: str, number: int, count: int) -> P:
+    """The same refusal, which says of how many items sent under a key it is about which one (if there are several)."""
+    if count > 1:
+        problem.where = [key, number]  # type: ignore[attr-defined]
+    return problem
 
 
 class NotFound(HushpriceError):

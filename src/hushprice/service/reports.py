@@ -10,6 +10,8 @@ import numpy as np
 
 from hushprice.errors import InvalidInput
 from hushprice.policies import PrivatePolicy
+from hushprice.privacy import VectorMechanism
+from hushprice.service.refusals import about
 
 _SEED = re.compile("[0-9a-f]{16}")
 
@@ -38,19 +40,29 @@ def report_row(report: Mapping[str, Any]) -> list[int]:
 def report_rows(policy: PrivatePolicy, reports: Sequence[Mapping[str, Any] | None]) -> list[list[int] | None]:
     """Each report as a server takes it (None stays None); those that the policy's mechanism cannot have made are
     refused."""
-    mechanism = policy.mechanism
     made = [report for report in reports if report is not None]
-    try:
-        numbers = _numbers(made, mechanism.kind == "grid").reshape(len(made), mechanism.width)
-    except (TypeError, ValueError, KeyError, OverflowError):
-        numbers = None
-    if numbers is None or not mechanism.possible(numbers).all():
-        raise InvalidInput(f"A report is none that {mechanism.name} as set up for this product can make.")
+    numbers = _possible(policy.mechanism, made)
+    if numbers is None:
+        wrong = (i for i, report in enumerate(reports) if report and _possible(policy.mechanism, [report]) is None)
+        problem = InvalidInput(f"A report is none that {policy.mechanism.name} as set up for this product can make.")
+        raise about(problem, "reports", next(wrong, 0), len(reports))
     rows = iter(numbers.tolist())
     return [None if report is None else next(rows) for report in reports]
 
 
-def _numbers(reports: Sequence[Mapping[str, Any]], grids: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def _possible(mechanism: VectorMechanism, reports: Sequence[Mapping[str, Any]]) -> Numbers | None:
+    """Reports in numbers; None if one of them is none that the mechanism can have made."""
+    try:
+        numbers = _numbers(reports, mechanism.kind == "grid").reshape(len(reports), mechanism.width)
+    except (TypeError, ValueError, KeyError, OverflowError):
+        return None
+    return numbers if mechanism.possible(numbers).all() else None
+
+
+def _numbers(reports: Sequence[Mapping[str, Any]], grids: bool) -> Numbers:
     """:func:`report_row` of many."""
     if grids:
         return np.array([report["grid"] for report in reports], dtype=np.int64)

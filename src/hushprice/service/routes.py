@@ -270,12 +270,13 @@ def refusal(problem: Exception, log: Log, route: str, *, frank: bool = False) ->
     if isinstance(problem, Unavailable):
         return wait(503, "busy", "The service is busy: try again. The same ids can be sent again.", 2)
     text = str(problem)[:1_000] if frank else discreet(str(problem))
+    where = getattr(problem, "where", None)
     if isinstance(problem, NotFound):
-        return Problem(404, "not_found", text)
+        return Problem(404, "not_found", text, where=where)
     if isinstance(problem, Conflict):
-        return Problem(409, "conflict", text)
+        return Problem(409, "conflict", text, where=where)
     if isinstance(problem, InvalidInput):
-        return Problem(422, "invalid", text)
+        return Problem(422, "invalid", text, where=where)
     log.failure("failure", problem, route=route)
     return Problem(500, "internal", "Something went wrong here; it is in the log.")
 

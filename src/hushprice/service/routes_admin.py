@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from starlette.responses import Response
 
 from hushprice.service.answers import (
     CreatedAnswer,
+    GuardrailsAnswer,
     KeysAnswer,
     NewKeyAnswer,
     Problem,
@@ -19,6 +21,7 @@ from hushprice.service.definition import Definition
 from hushprice.service.guardrails import Guardrails
 from hushprice.service.routes import Call, Endpoint
 from hushprice.service.settings import hash_of, new_secret
+from hushprice.service.warming import rehearse
 
 
 async def create_product(call: Call) -> Response:
@@ -28,6 +31,8 @@ async def create_product(call: Call) -> Response:
     """
     body = check(call.value, ProductBody)
     definition = await asyncio.to_thread(Definition.of, body["name"], body["definition"])  # may compute noise levels
+    with suppress(Exception):  # whatever is wrong with it, those who buy will be told; here it only warms up,
+        await asyncio.to_thread(rehearse, definition)  # since compiling takes seconds that the writer must not wait
     created = await call.parts.waiter.result(call.parts.service.create(definition))
     return answer({"name": definition.name, "created": created}, 201 if created else 200)
 
@@ -44,12 +49,14 @@ async def mode(call: Call) -> Response:
 
 
 async def guardrails(call: Call) -> Response:
-    """Set within what prices must stay; they take the place of those before."""
+    """Set within what prices must stay: all of it at once.
+
+    They take the place of those before; what is left out is no longer bounded."""
     body = check(call.value, GuardrailsBody)
     view = await call.parts.looks.view(call.product, fresh=False)
     rails = Guardrails.of(body)
     version = await call.parts.waiter.result(call.parts.service.set_guardrails(view.name, rails, by=call.by))
-    return answer({"version": version})
+    return answer({"version": version, "guardrails": rails.config()})
 
 
 async def rollback(call: Call) -> Response:
@@ -99,7 +106,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         method="POST", path=f"{_PRODUCT}/guardrails", run=guardrails, role="admin", body=(GuardrailsBody,),
-        answer=VersionAnswer, refusals=(409,), tag="admin", frank=True,
+        answer=GuardrailsAnswer, refusals=(409,), tag="admin", frank=True,
     ),
     Endpoint(
         method="POST", path=f"{_PRODUCT}/rollback", run=rollback, role="admin", body=(RollbackBody,),

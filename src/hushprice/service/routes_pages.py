@@ -123,7 +123,6 @@ async def metrics(call: Call) -> Response:
     return Response(text, headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
 
 
-_HTML = "text/html; charset=utf-8"
 ENDPOINTS = (
     Endpoint(method="GET", path="/healthz", run=healthz, free=True, answer=HealthAnswer, tag="operation"),
     Endpoint(method="GET", path="/readyz", run=readyz, answer=HealthAnswer, refusals=(503,), tag="operation"),

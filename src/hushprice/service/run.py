@@ -15,11 +15,12 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -44,12 +45,12 @@ GRACE = 20  # seconds that requests under way are given
 
 def serve(settings: Settings, *, say: Say = print, as_json: bool = False) -> None:
     """Run the service until it is told to stop; say what to open."""
-    with closing(Store.open(settings.database)) as store:
-        check_workers(settings, store)
-        said = prepare(settings, store)
-        settings, key = _session(settings, store)
-    with closing(_bind(settings)) as listener:
+    with closing(listen(settings.host, [settings.port])) as listener:
         settings = replace(settings, port=listener.getsockname()[1])
+        with closing(Store.open(settings.database)) as store:
+            check_workers(settings, store)
+            said = prepare(settings, store)
+            settings, key = _session(settings, store)
         start = _started(settings, key, said)
         tell: Callable[[], None] = partial(say, json.dumps(start)) if as_json else partial(_tell, start, settings, say)
         if settings.workers > 1:
@@ -101,8 +102,10 @@ def prepare(settings: Settings, store: Store) -> list[str]:
 
 
 def _session(settings: Settings, store: Store) -> tuple[Settings, str | None]:
-    """A key for this session if nobody has an admin key, and the demo shop's if it is open."""
-    if settings.shop and settings.shop_key is None:
+    """A key for this session if nobody has an admin key; and the demo shop's, which is open if asked for, and where
+    there is nothing but the product to play with and nobody else can come."""
+    to_play_with = settings.local and store.names() == [TOY]
+    if (settings.shop or to_play_with) and settings.shop_key is None:
         settings = settings.with_shop()
     table = store.keys()
     stored = any(key.role == "admin" and key.revoked is None for key in table)
@@ -112,24 +115,27 @@ def _session(settings: Settings, store: Store) -> tuple[Settings, str | None]:
     return replace(settings, keys=(*settings.keys, StartKey.of("session", "admin", secret))), secret
 
 
-def _bind(settings: Settings) -> socket.socket:
-    """The socket to listen on."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-    except OSError as problem:
-        listener.close()
-        if problem.errno in (98, 48, 10048):  # EADDRINUSE on Linux, macOS, Windows
-            raise InvalidInput(
-                f"Port {settings.port} of {settings.host} is taken: choose another with --port, or --port 0 for any."
-            ) from None
-        raise InvalidInput(
-            f"Cannot listen on {settings.host}, port {settings.port}: {problem.strerror}. See --host and --port."
-        ) from None
-    listener.set_inheritable(True)
-    return listener
+def listen(host: str, ports: Sequence[int]) -> socket.socket:
+    """A socket on the first of these ports that is free."""
+    for port in ports:
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as problem:
+            listener.close()
+            if problem.errno not in (98, 48, 10048):  # EADDRINUSE on Linux, macOS, Windows
+                raise InvalidInput(
+                    f"Cannot listen on {host}, port {port}: {problem.strerror}. See --host and --port."
+                ) from None
+        except OverflowError:
+            listener.close()
+            raise InvalidInput("port must be between 0 and 65535; 0 takes any that is free.") from None
+        else:
+            listener.set_inheritable(True)
+            return listener
+    taken = f"Port {ports[0]} of {host} is" if len(ports) == 1 else f"Ports {ports[0]} to {ports[-1]} of {host} are all"
+    raise InvalidInput(f"{taken} taken: choose another with --port, or --port 0 for any that is free.")
 
 
 def _started(settings: Settings, key: str | None, said: list[str]) -> dict[str, Any]:
@@ -188,7 +194,14 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, tell: Callable[[], None]) -> None:
         super().__init__(config)
-        self.tell = tell
+        self.tell, self.interrupted = tell, False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop in order; before it listens, at once: nothing was acknowledged, and compiling may take a while."""
+        if not self.started:
+            self.interrupted = True
+            raise KeyboardInterrupt
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then tell."""
@@ -197,11 +210,11 @@ class _Server(uvicorn.Server):
             self.tell()
 
 
-def build(settings: Settings) -> FastAPI:
-    """The application over the database of the settings."""
+def build(settings: Settings, *, started: Callable[[], None] = lambda: None) -> FastAPI:
+    """The application over the database of the settings; ``started`` is called when it is ready."""
     store = Store.open(settings.database)
     service = Service(store, snapshot_every=settings.snapshot_every, recent_keys=settings.recent_keys)
-    return create_app(service, settings, started=settle)
+    return create_app(service, settings, started=started)
 
 
 def settle() -> None:
@@ -216,19 +229,19 @@ def worker() -> FastAPI:
     """What each worker process runs. Also for uvicorn itself: ``uvicorn --factory hushprice.service.run:worker``."""
     settings = Settings.from_environment()
     forward(Log(settings.log_format))
-    return build(settings)
+    return build(settings, started=settle)
 
 
 def _one(settings: Settings, listener: socket.socket, tell: Callable[[], None]) -> None:
     forward(Log(settings.log_format))
     with _signals_taken():
-        server = _Server(_config(settings, build(settings)), tell)
+        server = _Server(_config(settings, build(settings, started=settle)), tell)
         try:
             server.run([listener])
-        except SystemExit:  # uvicorn's way to say the same
+        except (SystemExit, KeyboardInterrupt):  # uvicorn's way to say the same
             if server.started:
                 raise
-    if not server.started:
+    if not server.started and not server.interrupted:
         raise InvalidInput(
             "The service did not start: the log above says where it failed. 'hushprice verify' checks what is in the "
             "database."
