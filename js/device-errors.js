@@ -22,3 +22,11 @@ export class LedgerError extends HushpriceError {}
 
 /** The service cannot be reached, or did not answer as agreed. Trying again later may help. */
 export class Unavailable extends HushpriceError {}
+
+/** Refuse options that are not known: one that was misspelt would protect nobody. */
+export function only(given, known, what) {
+  const unknown = Object.keys(given).find((name) => !known.includes(name));
+  if (unknown !== undefined) {
+    throw new InvalidInput(`${what} has no option called ${unknown}. Known: ${known.join(", ")}.`);
+  }
+}

@@ -1,6 +1,6 @@
 /** What one customer has spent over many reports, kept on the customer's own device; and where it is kept. */
 
-import { BudgetSpent, InvalidInput, LedgerError } from "./device-errors.js";
+import { BudgetSpent, InvalidInput, LedgerError, only } from "./device-errors.js";
 import { lossDelta, lossEpsilon, lossOf } from "./device-guarantee.js";
 
 // -- storage and locks -----------------------------------------------------------------------------------------------
@@ -132,7 +132,9 @@ export class Ledger {
   #cap;
   #known = null; // the last page this object has seen
 
-  constructor({ epsilon, delta = 0, storage = defaultStorage(), name = "customer" } = {}) {
+  constructor(options = {}) {
+    only(options, ["epsilon", "delta", "storage", "name"], "A ledger");
+    const { epsilon, delta = 0, storage = defaultStorage(), name = "customer" } = options;
     if (!amount(epsilon) || epsilon === 0 || epsilon > 1e6) {
       throw new InvalidInput("The epsilon of a ledger must be a number above 0 and at most 1e6.");
     }

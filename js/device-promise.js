@@ -1,9 +1,10 @@
 /** What a device agrees to at most, whatever a server publishes. */
 
-import { BrokenPromise, InvalidInput } from "./device-errors.js";
+import { BrokenPromise, InvalidInput, only } from "./device-errors.js";
 import { FAMILIES } from "./device-kernels.js";
 
 export const MECHANISMS = Object.freeze(["l2-ball", "privunit", "gaussian"]);
+const TERMS = ["epsilon", "delta", "clip", "mechanisms", "prices", "family", "segments", "features"];
 export const LARGEST = 1e12; // of prices, costs, contexts
 export const SMALLEST_EPSILON = 1e-6;
 export const LARGEST_EPSILON = 30;
@@ -63,16 +64,10 @@ function apart(asked, promised) {
  * dimension, for as long as the device lives: give them where contexts may differ in length or names.
  */
 export class PrivacyPromise {
-  constructor({
-    epsilon,
-    delta = 0,
-    clip,
-    mechanisms = MECHANISMS,
-    prices = null,
-    family = "logistic",
-    segments = [],
-    features = null,
-  } = {}) {
+  constructor(options = {}) {
+    only(options, TERMS, "A promise");
+    const { epsilon, delta = 0, clip, mechanisms = MECHANISMS, prices = null } = options;
+    const { family = "logistic", segments = [], features = null } = options;
     this.epsilon = agreed("epsilon", epsilon, SMALLEST_EPSILON, LARGEST_EPSILON);
     this.delta = agreed("delta", delta, 0, 0.5);
     this.clip = agreed("clip", clip, 1e-100, LARGEST);

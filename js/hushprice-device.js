@@ -11,15 +11,15 @@
  *     import { Device, Ledger, PrivacyPromise } from "./hushprice-device.js";
  *     const device = new Device({
  *       url: "https://prices.example", key: "hp_device_...", product: "coffee",
- *       promise: new PrivacyPromise({ epsilon: 2, clip: 4 }), ledger: new Ledger({ epsilon: 40 }),
+ *       promise: new PrivacyPromise({ epsilon: 2, clip: 4, prices: [1, 5] }), ledger: new Ledger({ epsilon: 40 }),
  *     });
- *     const offer = await device.offer({ loyalty: 0.4, distance: 0.1 });   // offer.price
+ *     const offer = await device.offer({ loyalty: 0.4, hurry: 0.1 });      // offer.price
  *     await device.sold(offer, 1);                                         // or 0: not sold
  *
  * @module hushprice-device
  */
 
-import { BrokenPromise, BudgetSpent, InvalidInput, Unavailable } from "./device-errors.js";
+import { BrokenPromise, BudgetSpent, InvalidInput, Unavailable, only } from "./device-errors.js";
 import { Ledger, checkShared, defaultStorage } from "./device-ledger.js";
 import { SystemWords, UnsafeWords, hex, uniformOf } from "./device-numbers.js";
 import { Outbox } from "./device-outbox.js";
@@ -45,6 +45,9 @@ export const VERSION = "0.1.0";
 const PATIENCE = 15; // seconds that a request may take
 const LONGEST_AGE = 3600; // seconds: a server may not ask for parameters to be kept longer
 const LONGEST_STALE = 600; // seconds that they serve on while the service cannot be reached
+const BUSY = [408, 425, 429, 500, 502, 503, 504]; // statuses after which the same request may succeed
+const WAITS = [0.2, 0.6]; // seconds before parameters are asked for again
+const OPTIONS = "url key product promise ledger storage fetch words now onSend onRefused".split(" ");
 const LOOKS = 3; // at parameters that do not follow those kept: one worker of the service may lag behind another
 
 const held = new WeakMap(); // what an offer must not show: its device, the parameters, the context
@@ -64,6 +67,17 @@ function maxAge(headers) {
   const text = headers.get("cache-control") ?? "";
   const found = /(?:^|[\s,])max-age=(\d+)/i.exec(text);
   return found && !/no-store|no-cache/i.test(text) ? Math.min(Number(found[1]), LONGEST_AGE) : 0;
+}
+
+/** Why a service gives no parameters, by the status of its answer. */
+function refusal(status) {
+  const known = {
+    401: "the key is not known to it: check the key.",
+    403: "the key may not do this: take one of the role device.",
+    404: "there is no such product, or no service at this address.",
+    409: "the product is not a private one.",
+  };
+  return `The service does not give this device any parameters (${status}): ${known[status] ?? "it did not say why."}`;
 }
 
 function parsed(text) {
@@ -106,7 +120,9 @@ export class Device {
   #awake = false;
   #asking = null;
 
-  constructor({ url, key, product, promise, ledger, storage, fetch, words, now, onSend, onRefused } = {}) {
+  constructor(options = {}) {
+    only(options, OPTIONS, "A device");
+    const { url, key, product, promise, ledger, storage, fetch, words, now, onSend, onRefused } = options;
     if (typeof product !== "string" || !/^[a-z0-9][a-z0-9-]{0,39}$/.test(product)) {
       throw new InvalidInput("product must be the name of a product, as in 'coffee'.");
     }
@@ -171,7 +187,9 @@ export class Device {
    * the range that a price for this customer could have; the server publishes that range, and one that is refused is not
    * reported: let it be a price that the server may know).
    */
-  async offer(z, { segment = null, cost = null, price = null } = {}) {
+  async offer(z, options = {}) {
+    only(options, ["segment", "cost", "price"], "An offer");
+    const { segment = null, cost = null, price = null } = options;
     const params = await this.params();
     const context = contextOf(params, z);
     const uniform = params.phase === "explore" ? uniformOf(this.#words.draw(1, "price")[0]) : 0;
@@ -258,9 +276,13 @@ export class Device {
     for (let look = 1; look < LOOKS; look++) {
       const params = await this.#look(false);
       if (params !== null) return params;
-      await new Promise((done) => setTimeout(done, 200));
+      await this.#pause(0.2);
     }
     return this.#look(true);
+  }
+
+  #pause(seconds) {
+    return new Promise((done) => setTimeout(done, 1000 * seconds));
   }
 
   /** The server's parameters, or the last ones while it cannot be reached; null if they are no sequel and must be. */
@@ -268,19 +290,23 @@ export class Device {
     const headers = { Accept: "application/json" };
     // the version, not whatever the server sent as ETag: that could tell one device from all others
     if (this.#kept) headers["If-None-Match"] = `"${this.#kept.params.version}"`;
-    try {
-      return this.#take(await this.#request("GET", "params", headers), afresh);
-    } catch (problem) {
-      const age = this.#age();
-      if (problem instanceof Unavailable && age >= 0 && age < LONGEST_STALE) return this.#kept.params;
-      throw problem;
+    for (const wait of [...WAITS, null]) {
+      try {
+        return this.#take(await this.#request("GET", "params", headers), afresh);
+      } catch (problem) {
+        if (!(problem instanceof Unavailable)) throw problem;
+        const age = this.#age();
+        if (age >= 0 && age < LONGEST_STALE) return this.#kept.params;
+        if (wait === null) throw problem;
+        await this.#pause(wait);
+      }
     }
   }
 
   #take({ status, headers, text }, afresh) {
     if (status === 304 && this.#kept) return this.#keep(this.#kept.params, headers);
-    if (status >= 500 || status === 429) throw new Unavailable(`The service is not available (${status}).`);
-    if (status !== 200) throw new InvalidInput(`The service does not give this device any parameters (${status}).`);
+    if (BUSY.includes(status)) throw new Unavailable(`The service is not available (${status}).`);
+    if (status !== 200) throw new InvalidInput(refusal(status));
     const params = readParams(parsed(text), this.#promise);
     if (params.product !== this.#product) throw new BrokenPromise("The server sent another product's parameters.");
     if (this.#kept && !follows(params, this.#kept.params) && !afresh) return null;

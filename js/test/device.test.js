@@ -151,19 +151,22 @@ test("while the service cannot be reached the last parameters serve on for ten m
   const service = new FakeService();
   let now = 0;
   const device = deviceOf(service, { now: () => now });
-  service.trouble.push(new TypeError("offline"));
+  service.trouble.push(new TypeError("offline"), 503, new TypeError("offline"));
   await assert.rejects(device.offer(Z), Unavailable);
-  await device.offer(Z);
-  for (const trouble of [new TypeError("offline"), 503, 429]) {
-    now += 150;
+  service.trouble.push(new TypeError("offline"), 408);
+  await device.offer(Z); // asked for again, and again
+  for (const trouble of [new TypeError("offline"), 503, 429, 408, 425]) {
+    now += 100;
     service.trouble.push(trouble);
     assert.equal((await device.offer(Z)).version, 12);
   }
   now += 600;
-  service.trouble.push(503);
+  service.trouble.push(503, 503, 503);
   await assert.rejects(device.offer(Z), Unavailable);
+  service.trouble.push(401);
+  await assert.rejects(device.offer(Z), { name: "InvalidInput", message: /check the key/ });
   service.trouble.push(403);
-  await assert.rejects(device.offer(Z), InvalidInput);
+  await assert.rejects(device.offer(Z), { name: "InvalidInput", message: /the role device/ });
 });
 
 test("a server that asks for more or changes the product gets no price out of the device", async () => {
@@ -565,4 +568,13 @@ test("a device must be told what it needs", () => {
   for (const change of wrong) assert.throws(() => deviceOf(service, change), InvalidInput);
   assert.throws(() => new Device(), InvalidInput);
   assert.match(VERSION, /^\d+\.\d+\.\d+$/);
+});
+
+test("an option that is misspelt is refused, as it would protect nobody", async () => {
+  const service = new FakeService();
+  const device = deviceOf(service);
+  assert.throws(() => deviceOf(service, { onsend: () => {} }), { name: "InvalidInput", message: /onsend.*onSend/ });
+  assert.throws(() => new Ledger({ epsilon: 1, dleta: 0 }), { name: "InvalidInput", message: /dleta/ });
+  await assert.rejects(device.offer(Z, { segmant: "adult" }), { name: "InvalidInput", message: /segmant/ });
+  assert.equal(service.requests.length, 0);
 });

@@ -254,3 +254,11 @@ test("outcomes that the family cannot have are refused", () => {
     assert.throws(() => report(params, [1, 0, 0], 2, 1, [1n, 2n]), InvalidInput);
   }
 });
+
+test("terms of a promise that are misspelt are refused", () => {
+  for (const wrong of ["price", "delat", "mechanism"]) {
+    const terms = { epsilon: 2, clip: 4, [wrong]: 1 };
+    assert.throws(() => new PrivacyPromise(terms), { name: "InvalidInput", message: new RegExp(`called ${wrong}`) });
+  }
+  assert.deepEqual(new PrivacyPromise(JSON.parse(JSON.stringify(promise()))), promise());
+});
