@@ -387,6 +387,8 @@ def test_the_log_tells_all_of_an_offer_and_can_be_fitted(file: Path, tmp_path: P
     kept = service.offer("tea", OfferRequest(id="kept", context=[1.0, 0.5], price=2.0)).result(20)
     undone = service.offer("tea", OfferRequest(id="undone", context=[1.0, 0.5])).result(20)
     service.roll_back("tea", service.view("tea").seq - 1, by="me").result(20)
+    late = [OutcomeItem("never", 1.0), OutcomeItem("undone", 0.0)]
+    assert service.outcomes("tea", late).result(20).late == 2
     view, product = service.view("tea"), service.store.product("tea")
     assert product is not None
     events = list(service.store.events(product.id))
@@ -404,6 +406,7 @@ def test_the_log_tells_all_of_an_offer_and_can_be_fitted(file: Path, tmp_path: P
     assert (rows["a3"]["outcome"], rows["a3"]["outcome_known"], rows["a3"]["would"]) == ("1.0", "1", "")
     assert rows["a3"]["time"] == "2001-09-09T01:46:40.000Z"
     assert (rows["never"]["outcome"], rows["never"]["outcome_known"]) == ("0.0", "0")
+    assert [rows[offer]["late_outcome"] for offer in ("never", "undone", "kept", "a3")] == ["1.0", "0.0", "", ""]
     assert (rows["kept"]["price"], rows["kept"]["outcome"], rows["kept"]["outcome_known"]) == ("2.0", "", "0")
     assert 1.0 <= float(rows["kept"]["would"]) <= 5.0
     assert (rows["undone"]["outcome"], rows["undone"]["version"]) == ("", str(undone.version))

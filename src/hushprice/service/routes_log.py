@@ -2,8 +2,9 @@
 
 Plain: the columns of ``hushprice simulate --log`` and what else is known of an offer, a line for each, in the order in
 which they were closed. An offer given up has the outcome 0 if the product says so, and none otherwise; those that still
-wait, without an outcome, come last. ``outcome_known`` is 1 if the shop told the outcome in time; ``would`` is what the
-policy would have quoted in shadow mode. Private: what devices sent and nothing else, as there is nothing else.
+wait, without an outcome, come last. ``outcome_known`` is 1 if the shop told the outcome in time, ``late_outcome`` what
+it told later, which was not learned from; ``would`` is what the policy would have quoted in shadow mode. Private: what
+devices sent and nothing else, as there is nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import csv
 import io
 import json
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +23,7 @@ from hushprice.service.definition import Definition
 from hushprice.service.events import Event
 
 PIECE = 1_000  # events
-MORE = ("offer", "time", "version", "experiment", "would", "outcome_known")
+MORE = ("offer", "time", "version", "experiment", "would", "outcome_known", "late_outcome")
 RESERVED = ("price", "outcome", "propensity", "discrete", "segment", "cost", *MORE)
 Fetch = Callable[[int, int], list[Event]]
 """Some events after the first number, up to the second."""
@@ -30,19 +31,27 @@ Fetch = Callable[[int, int], list[Event]]
 
 async def csv_lines(fetch: Fetch, view: View) -> AsyncIterator[bytes]:
     """The log up to now; the database is read by another thread."""
-    fold = private_lines if view.private else PlainLines(view.definition)
+    fold: Callable[[Iterable[Event]], Iterable[list[Any]]] = private_lines
     yield _text([PRIVATE_COLUMNS if view.private else columns(view.definition)])
-    seq = 0
-    while seq < view.seq:
-        events = await asyncio.to_thread(fetch, seq, view.seq)
-        if not events:
-            break
-        seq = events[-1].seq
+    if not view.private:
+        fold = PlainLines(view.definition)
+        if view.counts["late"]:  # they stand in the log after the lines they belong to: a pass to find them
+            async for events in _pieces(fetch, view.seq):
+                deque(fold(events), maxlen=0)
+            fold = PlainLines(view.definition, fold.late)
+    async for events in _pieces(fetch, view.seq):
         text = _text(fold(events))
         if text:
             yield text
     if isinstance(fold, PlainLines) and fold.open:
         yield _text(fold.rest())
+
+
+async def _pieces(fetch: Fetch, upto: int) -> AsyncIterator[list[Event]]:
+    seq = 0
+    while seq < upto and (events := await asyncio.to_thread(fetch, seq, upto)):
+        seq = events[-1].seq
+        yield events
 
 
 def _text(rows: Iterable[list[Any]]) -> bytes:
@@ -72,10 +81,11 @@ def columns(definition: Definition) -> list[str]:
 
 
 class PlainLines:
-    """Offers joined with their outcomes, as the learner does it: what is open is all that is kept."""
+    """Offers joined with their outcomes, as the learner does it: what is open is all that is kept, and ``late``, the
+    outcomes that came too late, by offer."""
 
-    def __init__(self, definition: Definition) -> None:
-        self.definition = definition
+    def __init__(self, definition: Definition, late: dict[str, float] | None = None) -> None:
+        self.definition, self.late = definition, {} if late is None else late
         self.open: OrderedDict[str, Event] = OrderedDict()
         self.segments = "segment" in columns(definition)[definition.dim :]
 
@@ -86,7 +96,9 @@ class PlainLines:
                 self.open[event.key[2:]] = event
             elif event.kind == "outcome":
                 offer = self.open.pop(event.key[2:], None)
-                if offer is not None:  # otherwise it came too late and was not learned from
+                if offer is None:
+                    self.late[event.key[2:]] = event.body["y"]
+                else:
                     yield self._line(offer, event.body["y"], known=True)
             elif event.kind == "expire":
                 yield from self._expire(event.body["now"])
@@ -115,5 +127,6 @@ class PlainLines:
             line.append(body.get("segment"))
         when = datetime.fromtimestamp(offer.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         experiment = "true" if body["experiment"] else "false"
-        more = (offer.key[2:], when, body["version"], experiment, body.get("would"), int(known))
+        late = None if known else self.late.get(offer.key[2:])
+        more = (offer.key[2:], when, body["version"], experiment, body.get("would"), int(known), late)
         return [*line, body.get("cost", self.definition.policy.cost), *more]
