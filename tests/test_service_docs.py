@@ -42,7 +42,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[s
 def test_every_command_is_answered(shop: tuple[str, dict[str, str]]) -> None:
     url, keys = shop
     commands = CURL.findall(SERVICE)
-    assert len(commands) == SERVICE.count("$ curl") == 5
+    assert len(commands) == SERVICE.count("$ curl") == 6
     for path, role, body in commands:
         if path.endswith("/rollback"):
             body = '{"version": 0}'  # the document's is of a busier shop
@@ -51,15 +51,16 @@ def test_every_command_is_answered(shop: tuple[str, dict[str, str]]) -> None:
             content=body,
             headers={"Authorization": f"Bearer {keys[role]}", "Content-Type": "application/json"},
         )
-        assert answer.status_code == 200, (path, answer.text)
+        assert answer.status_code == (201 if path == "/v1/products" else 200), (path, answer.text)
     told = [json.loads(line) for line in SERVICE.splitlines() if line.startswith('{"')]
     offer = httpx.post(
         f"{url}/v1/products/tea/offers",
         json={"context": [1.0, 0.4]},
         headers={"Authorization": f"Bearer {keys['SELLER']}"},
     )
-    assert set(told[0]) == set(offer.json())
-    assert set(told[1]) == {"accepted", "known", "late"}
+    assert told[0] == {"name": "cake", "created": True}
+    assert set(told[1]) == set(offer.json())
+    assert set(told[2]) == {"accepted", "known", "late"}
 
 
 def test_the_devices_example_runs(

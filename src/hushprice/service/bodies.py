@@ -274,7 +274,8 @@ def read_reports(raw: bytes) -> list[dict[str, Any]]:
 
 
 def _quotes(item: Mapping[str, Any]) -> int:
-    """Quotation marks in the text of a report: of id, version, report, the id itself, and seed, index and a seed."""
+    """Quotation marks in the text of a report: 8 of three keys and the id; 6 more of seed, index and the seed
+    itself, or 2 of grid."""
     report = item["report"]
     if report is None:
         return 8

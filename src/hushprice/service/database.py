@@ -45,7 +45,7 @@ def durable(connection: Any, record: Any) -> None:
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
-        "wal_autocheckpoint = 10000",  # pages: random keys touch many, and copying them back costs more than writing
+        "wal_autocheckpoint = 10000",  # pages: those of the index are written again and again, and copied back once
         "cache_size = -65536",  # KiB
     ):
         connection.execute(f"PRAGMA {setting}").close()
@@ -104,7 +104,16 @@ def _reason(problem: BaseException) -> str:
     if found is None:
         return type(driver).__name__
     words = found[0].lower()
-    return f"the {words}does not exist" if words in ("database ", "role ") else words
+    if words in ("database ", "role "):
+        return f"the {words}does not exist"
+    return words + _HINTS.get(words, "")
+
+
+_HINTS = {
+    "unable to open database file": ": may this user read and write the file and its folder, and who owns them",
+    "readonly database": ": may this user write the file and its folder, and who owns them",
+    "does not support ssl": ": set ssl = on there, or leave sslmode out where nobody can listen in",
+}
 
 
 @contextmanager

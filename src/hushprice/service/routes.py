@@ -1,7 +1,7 @@
 """How an endpoint is declared, and what happens around each: who calls, how often, what was sent, what went wrong.
 
 An endpoint is a coroutine over a :class:`Call` and a line that says its method, path, role, body and answer. FastAPI
-routes it and describes it in OpenAPI; the body is read here, by ``bodies.parse``, since FastAPI's reader takes NaN and
+routes it and describes it in OpenAPI; the body is read here, by readers of ``bodies``, since FastAPI's takes NaN and
 repeated keys and puts values into its refusals. Nothing on the way of a sale leaves the event loop's thread but the
 command for the writer.
 """
