@@ -31,7 +31,7 @@ from typer.testing import CliRunner
 from hushprice import logs
 from hushprice.cli import serve as commands
 from hushprice.errors import InvalidInput
-from hushprice.service import Definition, answers, routes_look
+from hushprice.service import Definition, answers, routes_admin, routes_look, run
 from hushprice.service.app import create_app
 from hushprice.service.examples import COFFEE
 from hushprice.service.limits import Rates
@@ -360,6 +360,28 @@ class TestAdmin:
         assert "Did you mean 'etc-doubling'?" in wrong.json()["error"]["message"]
         names = [line["name"] for line in shop("GET", "/v1/products", "device").json()["products"]]
         assert names == ["cocoa", "coffee", "tea"]
+
+    def test_nobody_waits_while_a_new_product_is_compiled(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+        compiling, done = threading.Event(), threading.Event()
+
+        def slow(_: Definition) -> None:
+            compiling.set()
+            assert done.wait(20)
+
+        monkeypatch.setattr(routes_admin, "rehearse", slow)
+        headers = {"Authorization": f"Bearer {KEYS['admin']}"}
+
+        async def together() -> tuple[int, bool, int]:
+            body = {"name": "cocoa", "definition": COFFEE}
+            made = asyncio.create_task(shop.client.request("POST", "/v1/products", headers=headers, json=body))
+            while not compiling.is_set():
+                await asyncio.sleep(0.01)
+            offer = await shop.client.request("POST", OFFERS, headers=headers, json={"context": [1.0, 0.5]})
+            waiting = not made.done()
+            done.set()
+            return offer.status_code, waiting, (await made).status_code
+
+        assert shop.loop.run_until_complete(together()) == (200, True, 201)
 
     def test_modes_guardrails_and_rolling_back(self, shop: Shop) -> None:
         shop("POST", f"{PRODUCT}/reports", json=report())
@@ -808,6 +830,10 @@ class TestSettings:
         store = Store.open(f"sqlite:///{tmp_path / 'x.db'}")
         assert "coffee" in prepare(Settings(), store)[0]
         assert [product.definition for product in store.products()] == [Definition.of(TOY, COFFEE)]
+        assert run._session(Settings(), store)[0].shop  # with which to play
+        assert not run._session(Settings(host="0.0.0.0"), store)[0].shop
+        store.add_product(Definition.of("coffee", COFFEE))
+        assert not run._session(Settings(), store)[0].shop
         store.close()
 
     def test_several_workers_need_postgres(self, tmp_path: Path) -> None:
@@ -975,6 +1001,25 @@ class TestProcess:
             assert verify(store, TOY).rebuilt == state["digest"]
             store.close()
 
+    def test_it_can_be_stopped_while_it_gets_ready(self, tmp_path: Path) -> None:
+        slow = (
+            "import time, sys; from hushprice.service import writer\n"
+            "def rehearse(_):\n    print('waiting', flush=True); time.sleep(30)\n"
+            "writer.rehearse = rehearse\n"
+            "from hushprice.service.run import serve; from hushprice.service.settings import Settings\n"
+            "serve(Settings(port=0))"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", slow], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=tmp_path
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "waiting\n"
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=15)
+        assert process.returncode == 0
+        assert "Open " not in out
+        assert out.endswith("Stopped. Everything that was acknowledged is in the database.\n")
+
     def test_a_taken_port(self, tmp_path: Path) -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
@@ -984,3 +1029,4 @@ class TestProcess:
             found = CliRunner().invoke(app, ["serve", "--port", number, "--database", database])
             assert isinstance(found.exception, InvalidInput)
             assert "--port" in str(found.exception)
+            assert not list(tmp_path.iterdir())  # nothing was begun
