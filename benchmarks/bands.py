@@ -17,7 +17,7 @@ import typer
 
 from benchmarks.common import Rows, report
 from hushprice import Market, markets, policies
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.policies import Policy, PrivatePolicy
 from hushprice.privacy import UnsafeSeed
 from hushprice.service import Definition, demo

@@ -19,7 +19,7 @@ from scipy.special import ndtr
 
 import hushprice as hp
 from benchmarks.common import Rows, console, report
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.estimation import design
 from hushprice.evaluation import evaluate
 

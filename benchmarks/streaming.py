@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import typer
 
 from benchmarks.common import Rows, report
-from hushprice.errors import Array
+from hushprice.arrays import Array
 
 app = typer.Typer(add_completion=False)
 NUMBERS = tuple(f"x{i}" for i in range(1, 7))

@@ -21,8 +21,9 @@ from scipy import integrate, stats
 
 import hushprice as hp
 from hushprice import markets, policies
+from hushprice.arrays import Array
 from hushprice.demand import Logistic
-from hushprice.errors import Array, HushpriceError, InvalidInput
+from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.evaluation import Evaluation, evaluate
 from hushprice.evaluation import propensity as likely
 from hushprice.evaluation.estimators import Scores, compare, cross_fit, interval

@@ -14,7 +14,8 @@ import statsmodels.api as sm
 from scipy import optimize, stats
 
 import hushprice as hp
-from hushprice.errors import Array, HushpriceError, InvalidInput
+from hushprice.arrays import Array
+from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.kernels import newton, streamed
 from hushprice.logs import Design, Survey, held_out, separation, stream_fit, survey
 from hushprice.logs.ahead import in_order

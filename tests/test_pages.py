@@ -25,8 +25,9 @@ from benchmarks import bands as bench
 from scipy.stats import binom, chi2
 
 from hushprice import policies
+from hushprice.arrays import Array
 from hushprice.cli.live import live
-from hushprice.errors import Array, InvalidInput
+from hushprice.errors import InvalidInput
 from hushprice.policies import Phase, PrivatePolicy
 from hushprice.privacy import UnsafeSeed
 from hushprice.service import Definition, Event, OfferRequest, demo

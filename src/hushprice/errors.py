@@ -8,12 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from numbers import Integral
 from typing import Any, TypeVar
-
-import numpy as np
-import numpy.typing as npt
-
-Array = npt.NDArray[np.float64]
 
 
 class HushpriceError(ValueError):
@@ -79,10 +75,10 @@ LARGEST_VALUE = 1e12  # beyond it squares and sums of squares lose what the smal
 
 def positive_int(name: str, value: Any, *, minimum: int = 1, maximum: int = LARGEST_COUNT) -> int:
     """A whole number between ``minimum`` and ``maximum``."""
-    whole = isinstance(value, (int, np.integer)) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, (bool, np.bool_)) or not whole or not minimum <= int(value) <= maximum:
+    whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
+    if _is_truth(value) or not whole or not minimum <= int(value) <= maximum:
         most = "" if maximum == LARGEST_COUNT else f" and at most {maximum}"
-        raise InvalidInput(f"{name} must be a whole number of at least {minimum}{most}, got {_shown(value)}.")
+        raise InvalidInput(f"{name} must be a whole number of at least {minimum}{most}, got {shown(value)}.")
     return int(value)
 
 
@@ -91,20 +87,26 @@ def finite(
 ) -> float:
     """A finite real number between ``minimum`` (excluded if strict) and ``maximum``."""
     try:
-        if isinstance(value, (str, bytes, bool, np.bool_)):
+        if isinstance(value, (str, bytes)) or _is_truth(value):
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{name} must be a number, got {_shown(value)}.") from None
+        raise InvalidInput(f"{name} must be a number, got {shown(value)}.") from None
     too_small = number <= minimum if strict else number < minimum
     if not math.isfinite(number) or too_small or number > maximum:
         bound = "" if minimum == -math.inf else f" {'above' if strict else 'of at least'} {minimum:g}"
         bound += "" if maximum == math.inf else f" and at most {maximum:g}"
-        raise InvalidInput(f"{name} must be a finite number{bound}, got {_shown(value)}.")
+        raise InvalidInput(f"{name} must be a finite number{bound}, got {shown(value)}.")
     return number
 
 
-def _shown(value: Any) -> str:
+def _is_truth(value: Any) -> bool:
+    """Whether it is true or false, Python's or NumPy's (which devices need not have)."""
+    return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
+
+
+def shown(value: Any) -> str:
+    """A value in an error text, cut short."""
     try:
         text = repr(value)
     except ValueError:  # a whole number of thousands of digits
@@ -126,26 +128,3 @@ def price_range(value: Any) -> tuple[float, float]:
         hint = f" Did you mean ({high:g}, {low:g})?" if low > high else ""
         raise InvalidInput(f"prices must be (low, high) with low < high, got ({low:g}, {high:g}).{hint}")
     return low, high
-
-
-def array(name: str, value: Any, *, shape: tuple[int | None, ...], limit: float = math.inf) -> Array:
-    """A finite, C-contiguous float array of the given shape; ``None`` leaves a length free.
-
-    ``limit`` bounds the size of its values.
-    """
-    try:
-        raw = np.asarray(value)
-        if raw.size and raw.dtype.kind not in "biufO":
-            raise TypeError
-        result = np.ascontiguousarray(raw, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{name} must be numbers, got {_shown(value)}.") from None
-    if len(shape) != raw.ndim or any(w not in (None, h) for w, h in zip(shape, raw.shape, strict=True)):
-        want = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ("," if len(shape) == 1 else "") + ")"
-        raise InvalidInput(f"{name} must have shape {want}, got {raw.shape}.")
-    if not np.isfinite(result).all():
-        bad = np.count_nonzero(~np.isfinite(result))
-        raise InvalidInput(f"{name} must be finite, but {bad} of its {result.size} values are NaN or infinite.")
-    if limit < math.inf and result.size and (largest := np.abs(result).max()) > limit:
-        raise InvalidInput(f"{name} must not exceed {limit:g} in size, got {largest:g}: give it in larger units.")
-    return result

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import Array, InvalidInput, unknown
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, unknown
 
 Numbers = npt.ArrayLike
 LOWER_CONSTANT = 1.0 / 1728.0  # c / 576 with c = 1/3

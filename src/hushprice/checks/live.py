@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hushprice import markets
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.markets import Arrivals, Block, Market
 from hushprice.policies import Offer, Policy
 from hushprice.simulation import Trace, replicate, streams

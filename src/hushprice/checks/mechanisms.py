@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.checks.refusal import refused
-from hushprice.errors import Array
 from hushprice.privacy import Mechanism, Report, UnsafeSeed, audit
 
 

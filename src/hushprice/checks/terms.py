@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import scipy
 
+from hushprice.arrays import Array
 from hushprice.checks.live import HORIZON, LiveLoop, run_batch, world_for
 from hushprice.checks.refusal import refused
 from hushprice.demand import Rules
-from hushprice.errors import Array
 from hushprice.markets import Market, Resample
 from hushprice.policies import Phase, Policy, Pricer
 from hushprice.policies.base import Propensity

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import Array, InvalidInput, finite, price_range
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, finite, price_range
 from hushprice.kernels import LINEAR, LOGISTIC, POISSON
 from hushprice.kernels import glm as kernel
 

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, unknown
+from hushprice.arrays import Array, array
+from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, unknown
 from hushprice.files import read_toml
 
 Segments = npt.NDArray[np.int64]

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import scipy
 from scipy import linalg
 
+from hushprice.arrays import Array, array
 from hushprice.demand import Family, as_family
-from hushprice.errors import Array, HushpriceError, InvalidInput, NoMLE, array, finite, positive_int
+from hushprice.errors import HushpriceError, InvalidInput, NoMLE, finite, positive_int
 from hushprice.kernels import LINEAR, LOGISTIC
 from hushprice.kernels import newton as kernel
 

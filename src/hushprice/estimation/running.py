@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.demand import Family
-from hushprice.errors import Array, SnapshotError
+from hushprice.errors import SnapshotError
 from hushprice.kernels import newton, running
 
 DRIFT_BOUND = 0.2

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.demand import Family
-from hushprice.errors import Array, SnapshotError
+from hushprice.errors import SnapshotError
 from hushprice.estimation.running import RunningEstimator
 from hushprice.kernels import bounds as kernel
 

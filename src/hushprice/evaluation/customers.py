@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, finite
+from hushprice.arrays import Array
+from hushprice.errors import LARGEST_VALUE, InvalidInput, finite
 from hushprice.evaluation.weights import Mask
 from hushprice.logs import DemandModel, Encoding
 from hushprice.logs.source import Batch, Source

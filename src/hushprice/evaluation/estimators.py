@@ -32,8 +32,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
+from hushprice.arrays import Array
 from hushprice.demand import Family, as_family
-from hushprice.errors import Array, HushpriceError
+from hushprice.errors import HushpriceError
 from hushprice.estimation import design, fit
 from hushprice.evaluation.weights import Mask
 

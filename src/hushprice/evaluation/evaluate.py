@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.demand import Family, Rules, as_family
-from hushprice.errors import Array, InvalidInput, finite
+from hushprice.errors import InvalidInput, finite
 from hushprice.evaluation import findings, targets
 from hushprice.evaluation.customers import Contexts, Customers, read
 from hushprice.evaluation.estimators import CrossFit, Estimate, Scores, Weighed, compare, cross_fit

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hushprice.errors import Array, InvalidInput
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput
 from hushprice.evaluation import propensity as likely
 from hushprice.evaluation.customers import Customers
 from hushprice.evaluation.propensity import Propensities

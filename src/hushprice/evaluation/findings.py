@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from scipy.special import chdtrc
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.evaluation import propensity as likely
 from hushprice.evaluation.customers import Contexts, Customers
 from hushprice.evaluation.estimators import Scores, Weighed

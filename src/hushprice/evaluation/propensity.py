@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hushprice.errors import Array, InvalidInput, price_range
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, price_range
 from hushprice.evaluation.weights import Ladder, Mask, Range, Rows, Support
 from hushprice.logs.source import Batch
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from hushprice import policies
+from hushprice.arrays import Array, array
 from hushprice.demand import Rules, Terms
-from hushprice.errors import Array, InvalidInput, array, finite, price_range, unknown
+from hushprice.errors import InvalidInput, finite, price_range, unknown
 from hushprice.evaluation.customers import Customers
 from hushprice.evaluation.estimators import CrossFit
 from hushprice.evaluation.weights import Mask, Support

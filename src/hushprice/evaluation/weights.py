@@ -22,7 +22,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

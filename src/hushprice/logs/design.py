@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import Array, InvalidInput, unknown
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, unknown
 from hushprice.kernels import streamed as kernel
 from hushprice.logs.ahead import in_order
 from hushprice.logs.encoding import Encoding

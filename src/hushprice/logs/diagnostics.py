@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hushprice.arrays import Array
 from hushprice.demand import Family
-from hushprice.errors import Array
 from hushprice.kernels import glm as kernel
 
 Index = npt.NDArray[np.intp]

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import Array, InvalidInput, finite, positive_int
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, finite, positive_int
 from hushprice.kernels import streamed as kernel
 from hushprice.logs.source import Batch
 

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.logs.diagnostics import Report
 from hushprice.logs.variation import FUNCTION, Places, own_variation
 

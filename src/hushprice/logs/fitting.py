@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from hushprice.arrays import Array
 from hushprice.demand import Family, Linear, as_family
-from hushprice.errors import Array, InvalidInput, finite, price_range, unknown
+from hushprice.errors import InvalidInput, finite, price_range, unknown
 from hushprice.logs.ahead import in_order
 from hushprice.logs.design import Design, held_out
 from hushprice.logs.diagnostics import Curve, HeldOut, Report, SegmentSums, coefficients, curves

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hushprice.errors import Array, HushpriceError, InvalidInput
+from hushprice.arrays import Array
+from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.logs.source import Batch, Source, missing_column
 
 

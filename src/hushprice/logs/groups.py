@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.logs.design import Rows
 from hushprice.logs.diagnostics import Index
 from hushprice.logs.encoding import Category

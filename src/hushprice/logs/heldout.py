@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from hushprice.arrays import Array
 from hushprice.demand import Family, Linear
-from hushprice.errors import Array
 from hushprice.logs.diagnostics import HeldOut, Score, Tenth, utility
 from hushprice.logs.groups import quantile_edges
 

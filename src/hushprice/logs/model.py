@@ -13,8 +13,9 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import ndtri
 
+from hushprice.arrays import Array
 from hushprice.demand import Family
-from hushprice.errors import Array, HushpriceError, InvalidInput, finite
+from hushprice.errors import HushpriceError, InvalidInput, finite
 from hushprice.logs import modelfile
 from hushprice.logs.diagnostics import standard_errors
 from hushprice.logs.fitting import Learned, Task, learn

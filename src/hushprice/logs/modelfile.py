@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from hushprice import files
+from hushprice.arrays import Array
 from hushprice.demand import as_family, family_config, family_from
-from hushprice.errors import Array
 from hushprice.files import replacing
 from hushprice.logs.diagnostics import Report
 from hushprice.logs.encoding import Encoding

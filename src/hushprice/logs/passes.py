@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from hushprice.arrays import Array
 from hushprice.demand import Family
-from hushprice.errors import Array, InvalidInput
+from hushprice.errors import InvalidInput
 from hushprice.kernels import POISSON, newton
 from hushprice.kernels import streamed as kernel
 from hushprice.logs.ahead import in_order

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.kernels import LOGISTIC
 from hushprice.logs.ahead import in_order
 from hushprice.logs.design import Design, Rows

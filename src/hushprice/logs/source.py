@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hushprice.errors import Array, InvalidInput, nearest
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, nearest
 
 Log = Any  # a path, a folder, an Arrow table, a pandas or polars frame, a mapping of columns, or a Source
 ROWS = 65_536  # a batch has at most so many

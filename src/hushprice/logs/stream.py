@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from hushprice.arrays import Array, array
 from hushprice.demand import Family, as_family
-from hushprice.errors import Array, HushpriceError, array, finite
+from hushprice.errors import HushpriceError, finite
 from hushprice.kernels import LINEAR, LOGISTIC, newton
 from hushprice.logs.design import Design
 from hushprice.logs.diagnostics import standard_errors

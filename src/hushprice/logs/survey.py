@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hushprice.arrays import Array
 from hushprice.demand import Family, as_family
-from hushprice.errors import Array, InvalidInput
+from hushprice.errors import InvalidInput
 from hushprice.kernels import streamed as kernel
 from hushprice.logs.ahead import in_order
 from hushprice.logs.encoding import Category, Encoding, Feature, Number

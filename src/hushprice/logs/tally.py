@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import Array, InvalidInput
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput
 from hushprice.kernels import streamed as kernel
 from hushprice.logs.encoding import FEWEST, INDICATED, MISSING_LEVEL, MOST, OTHER_LEVEL, Category, Number
 from hushprice.logs.source import Batch

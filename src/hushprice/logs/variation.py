@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 from scipy.spatial import cKDTree
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 
 FUNCTION = 0.01  # a price with less variance of its own than this share is a function of the features
 NEIGHBOURS, ASKED = 20_000, 2_000  # rows that are enough to seek neighbours among, and for how many of them

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.arrays import Array, array
 from hushprice.demand import Family, Linear, as_family
-from hushprice.errors import LARGEST_DIM, Array, InvalidInput, array, finite, positive_int
+from hushprice.errors import LARGEST_DIM, InvalidInput, finite, positive_int
 from hushprice.markets.market import Market
 from hushprice.markets.synthetic import UnitVectors, paper_market
 from hushprice.theory import separation

@@ -22,8 +22,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import csv
 
+from hushprice.arrays import Array
 from hushprice.demand import Family, as_family
-from hushprice.errors import Array, InvalidInput, NoMLE
+from hushprice.errors import InvalidInput, NoMLE
 from hushprice.estimation import Fit, design, fit
 from hushprice.markets.loanfile import read_columns
 from hushprice.markets.market import Market, Resample

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import csv
 
-from hushprice.errors import Array, InvalidInput, nearest
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, nearest
 from hushprice.markets.standin import COLUMNS, COVARIATES, ROWS, Columns
 
 FEWEST_ROWS = 1_000

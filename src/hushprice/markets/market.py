@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from hushprice.arrays import Array, array
 from hushprice.demand import Family, Rules, Segments, Terms, as_family
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, finite, positive_int, price_range
+from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, positive_int, price_range
 from hushprice.kernels import glm as kernel
 from hushprice.kernels import rules as on_terms
 

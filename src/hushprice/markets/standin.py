@@ -37,8 +37,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from hushprice.arrays import Array
 from hushprice.demand import as_family
-from hushprice.errors import Array
 
 ALPHA = np.array([-1.434, 0.288, -2.348, 0.807, 2.845])
 BETA = np.array([1.956, -1.542, -0.432, 0.672, 0.147])

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.demand import Family
-from hushprice.errors import LARGEST_DIM, Array, positive_int
+from hushprice.errors import LARGEST_DIM, positive_int
 from hushprice.kernels.glm import affine
 from hushprice.markets.market import Market
 

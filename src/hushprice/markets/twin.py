@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.demand import Rules, Terms
-from hushprice.errors import Array, InvalidInput, finite, positive_int, price_range
+from hushprice.errors import InvalidInput, finite, positive_int, price_range
 from hushprice.kernels.rules import best_prices_on_terms
 from hushprice.logs import Finding, Source
 from hushprice.logs.findings import at_ends, boundary, extrapolation, percent, severest

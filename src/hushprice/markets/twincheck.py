@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from hushprice.errors import Array, InvalidInput
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput
 from hushprice.logs import Source
 from hushprice.markets.twinreplay import Grouping, Replay, Weighed, gap_of, tenths
 from hushprice.markets.twinrows import TwinRows, rows_of, sample_rows

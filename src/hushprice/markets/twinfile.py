@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from hushprice.arrays import Array, array
 from hushprice.demand import Rules, family_config, family_from
-from hushprice.errors import LARGEST_VALUE, Array, HushpriceError, InvalidInput, array
+from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput
 from hushprice.files import check_target, check_version, replacing
 from hushprice.logs.modelfile import plain
 from hushprice.logs.restoring import damaged, number, restore

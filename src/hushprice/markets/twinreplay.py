@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.logs.groups import quantile_edges
 from hushprice.markets.twinrows import MOST_SEGMENTS, Names
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import Array, InvalidInput, finite
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, finite
 from hushprice.kernels.streamed import row_hash
 from hushprice.logs import Category, Finding, Source
 from hushprice.logs.encoding import MISSING_LEVEL, OTHER_LEVEL

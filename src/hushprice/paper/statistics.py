@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from hushprice.errors import Array, InvalidInput
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput
 from hushprice.simulation import Result, fit_scaling
 
 Pairs = list[tuple[Result, Result]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.logs.diagnostics import spread
 from hushprice.logs.findings import at_ends
 from hushprice.markets.twin import Twin

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import betaincinv, stdtrit
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 
 LEVEL = 0.95
 BLANK = "\u00a0"  # that does not break

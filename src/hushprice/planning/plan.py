@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushprice.errors import Array, HushpriceError, InvalidInput, finite, positive_int
+from hushprice.arrays import Array
+from hushprice.errors import HushpriceError, InvalidInput, finite, positive_int
 from hushprice.files import without_nan
 from hushprice.markets.twin import Twin
 from hushprice.planning.curves import SegmentPrices, allowed_prices, segment_prices

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from hushprice import theory
-from hushprice.errors import Array, HushpriceError, InvalidInput
+from hushprice.arrays import Array
+from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.simulation import DUST, Result
 
 Results = Mapping[str, Result]

@@ -28,7 +28,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from hushprice.errors import Array, InvalidInput, unknown
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, unknown
 from hushprice.plots.figures import COLOURS, REFERENCE, finish, regret_paths, short, short_ticks
 from hushprice.plots.scaling import MARKERS, bars, slopes_told
 from hushprice.simulation import DUST, Result, fit_scaling

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.plots.figures import COLOURS, REFERENCE, finish, short, short_ticks
 
 TODAY_COLOUR = "#8C8C8C"

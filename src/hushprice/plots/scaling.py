@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from hushprice.errors import Array, InvalidInput
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput
 from hushprice.plots.figures import COLOURS, REFERENCE, Rate, bound_of, finish, short_ticks
 from hushprice.simulation import Result, Scaling
 

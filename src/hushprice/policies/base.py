@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from hushprice.arrays import Array
 from hushprice.demand import Family, Rules, Segments, Terms, as_family, family_config, family_from
-from hushprice.errors import LARGEST_DIM, LARGEST_VALUE, Array, InvalidInput, finite, positive_int, price_range, unknown
+from hushprice.errors import LARGEST_DIM, LARGEST_VALUE, InvalidInput, finite, positive_int, price_range, unknown
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import bounds as bounds_kernel
 from hushprice.kernels import quote as kernel

@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.demand import Terms
-from hushprice.errors import Array, InvalidInput, SnapshotError, finite, positive_int
+from hushprice.errors import InvalidInput, SnapshotError, finite, positive_int
 from hushprice.estimation import RunningEstimator, StageEstimators
 from hushprice.kernels import bounds as kernel
 from hushprice.kernels import rules as on_terms

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.demand import Family, Segments, Terms, fresh
-from hushprice.errors import Array
 from hushprice.policies.base import Choices, Device, Params, Quotes, Server
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hushprice.arrays import Array, array
 from hushprice.demand import Terms, fresh
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, SnapshotError, array, discreetly, finite, positive_int
+from hushprice.errors import LARGEST_VALUE, InvalidInput, SnapshotError, discreetly, finite, positive_int
 from hushprice.policies import snapshot
 from hushprice.policies.base import Params, Phase, Policy
 from hushprice.privacy import UnsafeSeed

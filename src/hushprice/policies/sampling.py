@@ -19,8 +19,8 @@ from functools import cache
 import numpy as np
 from scipy.special import ndtr
 
+from hushprice.arrays import Array
 from hushprice.demand import Terms
-from hushprice.errors import Array
 from hushprice.kernels import LINEAR, POISSON
 from hushprice.kernels import bounds as kernel
 from hushprice.kernels.quote import window

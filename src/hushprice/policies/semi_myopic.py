@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.demand import Terms
-from hushprice.errors import Array, SnapshotError, positive_int
+from hushprice.errors import SnapshotError, positive_int
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import quote as kernel
 from hushprice.policies.base import FOREVER, Params, Phase, Policy, Records, Server, Variant, as_variant

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hushprice.errors import Array, InvalidInput, array, finite
+from hushprice.arrays import Array, array
+from hushprice.errors import InvalidInput, finite
 from hushprice.policies.base import FOREVER, Params, Phase, Policy, Records, Server
 
 

@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv
 
-from hushprice.errors import Array, InvalidInput, finite, positive_int
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, finite, positive_int
 from hushprice.privacy.entropy import Entropy
 from hushprice.privacy.guarantee import Guarantee
 from hushprice.privacy.mechanism import Mechanism, Rows

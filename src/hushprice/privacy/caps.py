@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 from scipy.special import betainc, betaincinv, gammaln
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 
 LARGEST_PAIRS = 1024
 NEAR_ENOUGH = 1.05  # squared error of a default PrivUnit over that of the ideal cap

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hushprice.arrays import Array
 from hushprice.device.coin import fair_coin
-from hushprice.errors import Array
 from hushprice.kernels import report as kernel
 from hushprice.privacy.directions import L2Ball
 from hushprice.privacy.entropy import Words

@@ -24,8 +24,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hushprice.arrays import Array
 from hushprice.device.coin import WORD, fair_coin, odds
-from hushprice.errors import Array, InvalidInput, positive_int
+from hushprice.errors import InvalidInput, positive_int
 from hushprice.kernels import report as kernel
 from hushprice.kernels.sgd import DIRECTIONS
 from hushprice.privacy.caps import LARGEST_PAIRS, best_cap, mean_product, top_products

@@ -21,7 +21,8 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import Array, InvalidInput, finite, unknown
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, finite, unknown
 from hushprice.kernels import sgd as kernel
 from hushprice.privacy.guarantee import Guarantee, Loss, gaussian_mu
 from hushprice.privacy.mechanism import Rows, VectorMechanism

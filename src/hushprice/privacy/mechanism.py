@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, discreetly, finite, positive_int
+from hushprice.arrays import Array, array
+from hushprice.errors import LARGEST_VALUE, InvalidInput, discreetly, finite, positive_int
 from hushprice.kernels import report as device_kernel
 from hushprice.kernels import sgd as server_kernel
 from hushprice.privacy.entropy import Entropy, Words, as_entropy

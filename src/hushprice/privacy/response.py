@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from hushprice.arrays import Array
 from hushprice.device.coin import WORD, fair_coin
-from hushprice.errors import Array, discreetly
+from hushprice.errors import discreetly
 from hushprice.privacy.entropy import Words
 from hushprice.privacy.guarantee import as_epsilon
 from hushprice.privacy.mechanism import Mechanism, Rows

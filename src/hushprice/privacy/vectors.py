@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.device.coin import fair_coin
-from hushprice.errors import Array
 from hushprice.kernels import philox as kernel
 from hushprice.kernels.special import log, normal_quantile
 from hushprice.privacy.caps import best_cap

@@ -42,7 +42,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.policies import Phase, Policy, PrivatePolicy
 from hushprice.policies.private.server import SGDServer
 from hushprice.privacy import Gaussian

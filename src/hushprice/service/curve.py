@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.arrays import Array, array
 from hushprice.demand import Family
-from hushprice.errors import LARGEST_VALUE, Array, array
+from hushprice.errors import LARGEST_VALUE
 from hushprice.kernels import rules as kernel
 from hushprice.service.bands import LEVEL, WHOLE, Facts, spread
 

@@ -24,18 +24,9 @@ from os import PathLike
 from typing import Any, Literal
 
 from hushprice import policies
+from hushprice.arrays import Array, array
 from hushprice.demand import Rules, as_family, family_from
-from hushprice.errors import (
-    LARGEST_VALUE,
-    Array,
-    HushpriceError,
-    InvalidInput,
-    MissingOption,
-    array,
-    finite,
-    positive_int,
-    unknown,
-)
+from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput, MissingOption, finite, positive_int, unknown
 from hushprice.files import read_toml
 from hushprice.policies import Policy, PrivatePolicy
 from hushprice.policies.private.etc_ldp import MixedLDP

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import uvicorn
 
+from hushprice.arrays import Array
 from hushprice.device import Device, HttpTransport, Promise
-from hushprice.errors import Array, HushpriceError, InvalidInput
+from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.policies import PrivatePolicy
 from hushprice.service.connection import Connection
 from hushprice.service.definition import Definition

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.demand import Rules, Segments, Terms
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, finite, unknown
+from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, unknown
 from hushprice.policies import Policy
 
 _KEYS = ("low", "high", "ladder", "largest_step")

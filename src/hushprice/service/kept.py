@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 
 
 class Asking(NamedTuple):

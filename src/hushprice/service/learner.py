@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.demand import fresh
-from hushprice.errors import Array
 from hushprice.kernels.running import USED
 from hushprice.policies import Params, Phase, PrivateReports, Records
 from hushprice.policies.base import Server

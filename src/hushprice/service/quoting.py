@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hushprice.arrays import Array
 from hushprice.demand import Terms
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput
+from hushprice.errors import LARGEST_VALUE, InvalidInput
 from hushprice.policies import Params, Phase
 from hushprice.service.commands import OfferRequest
 from hushprice.service.definition import Definition

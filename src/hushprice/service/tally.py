@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.service.definition import Definition
 
 POINTS = 300  # of the history, at most

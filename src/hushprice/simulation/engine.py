@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.markets import Market
 from hushprice.privacy import UnsafeSeed
 from hushprice.simulation.oracle import NearTruth, Simulated

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 
-from hushprice.errors import Array, InvalidInput, finite
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, finite
 from hushprice.markets import Block, Market
 from hushprice.policies import Policy, PrivatePolicy
 from hushprice.privacy import Entropy

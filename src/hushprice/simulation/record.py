@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
+from hushprice.arrays import Array
 from hushprice.demand import Terms
-from hushprice.errors import Array, InvalidInput, positive_int
+from hushprice.errors import InvalidInput, positive_int
 from hushprice.files import check_target, replacing
 from hushprice.markets import Market
 from hushprice.policies import Params, Policy, Quotes

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from hushprice.errors import Array, InvalidInput, finite, unknown
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, finite, unknown
 from hushprice.files import without_nan
 from hushprice.simulation.engine import Outcome
 from hushprice.simulation.pieces import Piece

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hushprice.errors import Array, InvalidInput, finite, positive_int
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, finite, positive_int
 from hushprice.files import without_nan
 from hushprice.markets import Market
 from hushprice.simulation.oracle import Simulated

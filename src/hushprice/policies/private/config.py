@@ -25,8 +25,9 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from hushprice.arrays import Array, array
 from hushprice.demand import Rules
-from hushprice.errors import Array, InvalidInput, array, finite, positive_int, price_range, unknown
+from hushprice.errors import InvalidInput, finite, positive_int, price_range, unknown
 from hushprice.policies.base import Policy
 from hushprice.privacy import Guarantee, VectorMechanism
 from hushprice.privacy.guarantee import as_epsilon

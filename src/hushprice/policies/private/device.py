@@ -7,8 +7,9 @@ from functools import partial
 
 import numpy as np
 
+from hushprice.arrays import Array, array
 from hushprice.demand import Terms
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, array, discreetly, positive_int
+from hushprice.errors import LARGEST_VALUE, InvalidInput, discreetly, positive_int
 from hushprice.kernels import report as kernel
 from hushprice.policies.base import Choices, Device, Params, Phase, Propensity, Quotes, Records, Reports, Stages
 from hushprice.policies.private.config import PrivatePolicy

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hushprice.errors import Array
+from hushprice.arrays import Array
 from hushprice.kernels import experiment as kernel
 from hushprice.policies.base import Choices, Records
 from hushprice.policies.loop import Customers, Loop

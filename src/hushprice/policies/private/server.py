@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushprice.errors import LARGEST_VALUE, Array, InvalidInput, SnapshotError, array
+from hushprice.arrays import Array, array
+from hushprice.errors import LARGEST_VALUE, InvalidInput, SnapshotError
 from hushprice.kernels import sgd as kernel
 from hushprice.policies.base import Params, Phase, Records, ReportsT, Server
 from hushprice.policies.private.reports import MixedReports, PrivateReports
