@@ -466,15 +466,20 @@ class TestNothingIsRepeated:
     def test_lines_of_the_log(self, shop: Shop) -> None:
         shop("GET", PRODUCT, "seller")
         shop("GET", PRODUCT, None)
-        lines = [json.loads(line) for line in shop.log().splitlines()]
-        assert [(line["route"], line["status"], line.get("key")) for line in lines] == [
+        told = [json.loads(line) for line in shop.log().splitlines()]
+        assert [(line["route"], line["status"], line.get("key")) for line in told] == [
             ("/v1/products/{name}", 200, "my-seller"),
             ("/v1/products/{name}", 401, None),
         ]
-        assert all(line["ms"] >= 0.0 and line["event"] == "request" for line in lines)
+        assert all(line["ms"] >= 0.0 and line["event"] == "request" for line in told)
         text = io.StringIO()
         Log("text", text).request("GET", "/healthz", 200, 0.0015, None)
-        assert re.fullmatch(r"\S+Z info    GET /healthz 200 1.5 ms\n", text.getvalue())
+        assert text.getvalue() == ""
+        Log("text", text).request("POST", "/v1/keys", 201, 0.0015, None)
+        Log("text", text).request("GET", "/healthz", 429, 0.0015, None)
+        lines = text.getvalue().splitlines()
+        assert re.fullmatch(r"\S+Z info    POST /v1/keys 201 1.5 ms", lines[0])
+        assert re.fullmatch(r"\S+Z warning GET /healthz 429 1.5 ms", lines[1])
 
 
 class TestSeveralProcesses:

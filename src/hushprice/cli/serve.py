@@ -86,7 +86,7 @@ def serve(
         typer.Option(
             "--log-format",
             envvar="HUSHPRICE_LOG_FORMAT",
-            help="json, text or none, on standard error.",
+            help="json, text (without what is only looked at) or none, on standard error.",
             show_envvar=True,
             show_default="text in a terminal, json elsewhere",
         ),

@@ -1,4 +1,4 @@
-"""Structured logs on standard error: a line of JSON an event, or text for people.
+"""Structured logs on standard error: a line of JSON an event, or text for people, without what is only looked at.
 
 A line holds what the service knows by itself: time, level, event, route template, status, milliseconds, name of the
 key. It never holds a path, a query, a header, a body or the text of an exception, any of which may hold a customer's
@@ -47,7 +47,8 @@ class Log:
 
     def request(self, method: str, route: str, status: int, seconds: float, key: str | None) -> None:
         """Tell of a request; written within ``FLUSH`` seconds, together with others."""
-        if self.form == "none":
+        looked = method in ("GET", "HEAD") and status < 400  # as the page does every other second
+        if self.form == "none" or (self.form == "text" and looked):
             return
         milliseconds = round(seconds * 1e3, 2)
         if self.form == "json":  # by hand, since there may be thousands a second; nothing here needs quoting

@@ -183,7 +183,7 @@ function showPromise() {
 
 async function showBudget() {
   const { cap, reports, spent } = await device.ledger.state();
-  say($("budget-words"), `Each report spends a little of what may ever be known of you. This device counts, and stops at ${short(cap.epsilon)}: enough for ${REPORTS} reports.`);
+  say($("budget-words"), `Each report spends a little of what may ever be known of you. This device counts, and stops at ${short(cap.epsilon)}: enough to play with, ${REPORTS} reports. (A real device would stop far sooner.)`);
   $("budget").max = cap.epsilon;
   $("budget").value = Math.min(spent, cap.epsilon);
   const over = spent + promise.epsilon > cap.epsilon * (1 + 1e-9);
