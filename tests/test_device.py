@@ -6,11 +6,13 @@ import json
 import math
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -600,6 +602,9 @@ def test_a_report_that_will_never_be_taken_does_not_block_the_others() -> None:
     assert device.flush() == 0
     assert device.refused == 1
     assert len(service.reports) == 2
+    service.statuses = [422]
+    assert not device.sold(device.offer(Z), 1)  # dropped: the service has it not
+    assert (device.refused, device.waiting) == (2, 0)
     service.statuses = [401]
     assert not device.sold(device.offer(Z), 1)
     assert device.waiting == 1
@@ -961,3 +966,31 @@ def test_nobody_there() -> None:
     with pytest.raises(Unreachable, match="does not answer"):
         transport.send("GET", "/", {}, None)
     assert time.monotonic() - began < 5.0
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize("drip", [OK + b"X-A: ", OK + b"Content-Length: 99999\r\n\r\n", b""])
+def test_a_server_that_never_ends_cannot_hold_a_device(drip: bytes) -> None:
+    """Bytes of a header or a body now and then, or ever more interim answers: each would reset a socket's timeout."""
+    over = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        while not over.is_set():
+            with suppress(OSError), listener.accept()[0] as line:
+                line.sendall(drip)
+                while not over.wait(0.1):
+                    line.sendall(b"x" if drip else b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        transport = HttpTransport(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=0.5)
+        began = time.monotonic()
+        with pytest.raises(Unreachable):
+            transport.send("GET", "/", {}, None)
+        assert 0.4 < time.monotonic() - began < 5.0
+        transport.close()
+        over.set()
+        listener.close()

@@ -15,7 +15,9 @@ from hushprice.service import places as module
 from hushprice.service import rebuild as rebuilding
 from hushprice.service.answers import Problem
 from hushprice.service.bodies import ReportBody, ReportsBody, one_or_many, parse, read_reports
+from hushprice.service.commands import Accepted
 from hushprice.service.places import PACE, RecentPlaces, on_record
+from hushprice.service.refusals import DamagedLog
 from tests.test_service_core import define, either, live_digest, log_of, opened, refused, report
 
 __all__ = ["either"]  # a fixture
@@ -214,6 +216,48 @@ def test_a_lost_index_is_made_before_anything_is_sold(tmp_path: Path) -> None:
     assert len(places(service)._seqs) <= 2 * ROOM
     assert rebuilding.verify(service.store, "coffee").ok
     service.stop()
+
+
+def test_a_log_set_back_under_a_running_service_is_read_again(either: str) -> None:
+    """As by a restore, or a replica that lagged behind: what is acknowledged afterwards can be folded."""
+    definitions = define("etc-ldp-doubling"), define("semi-myopic", name="tea")
+    service = opened(either, *definitions, recent_keys=ROOM, snapshot_every=10**6)
+    for i in range(60):
+        service.reports("coffee", [report(i)]).result(20)
+        service.offer("tea", OfferRequest(context=[1.0, 0.5], id=f"o{i}")).result(20)
+
+    def cut(last: int) -> None:
+        with service.store.write() as connection:
+            connection.exec_driver_sql(f"DELETE FROM events WHERE seq > {last}")
+
+    cut(30)
+    assert service.reports("coffee", [report(i) for i in (3, 29, 30, 59)]).result(20) == Accepted(
+        accepted=2, known=2, version=32
+    )
+    assert not service.offer("tea", OfferRequest(context=[1.0, 0.7], id="o40")).result(20).known
+    assert service.offer("tea", OfferRequest(context=[1.0, 0.5], id="o20")).result(20).known
+    cut(10)  # and somebody else goes on from there
+    other = opened(either, recent_keys=ROOM)
+    other.reports("coffee", [report(1_000 + i) for i in range(40)]).result(20)
+    assert service.run("coffee", lambda learner: learner.seq).result(20) == 50  # who only looks notices too
+    assert service.reports("coffee", [report(9), report(25), report(1_007)]).result(20).known == 2
+    for name in ("coffee", "tea"):
+        assert live_digest(service, name) == live_digest(other, name) == rebuilding.rebuild(other.store, name).digest()
+        assert rebuilding.verify(service.store, name).ok
+    other.stop()  # keeps a snapshot
+    cut(8)
+    told = refused(DamagedLog, service.reports("coffee", [report(2_000)]))
+    assert "the end of the log is lost" in told
+    with pytest.raises(DamagedLog, match="not served"):
+        service.view("coffee")
+    store = Store.open(either)
+    tea = store.product("tea")
+    assert tea is not None
+    with store.write() as connection:
+        connection.exec_driver_sql(f"DELETE FROM snapshots WHERE product_id = {tea.id}")
+    service.stop()
+    assert store.snapshots(tea.id) == []  # none of what the log has no more
+    store.close()
 
 
 @pytest.mark.parametrize(

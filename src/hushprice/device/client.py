@@ -210,7 +210,8 @@ class Device:
         The ledger is charged first, then the report is made and kept on disk, then sent. Where nothing is asked for, or
         the budget is spent, a null is sent instead, so that silence tells nothing; a null while experiments are asked
         for tells that the budget is spent. Returns whether the service has all reports; if not they wait, and go out
-        with the next sale or by :meth:`flush`. ``send=False`` leaves it to that.
+        with the next sale or by :meth:`flush`, or the service will never take one (``refused`` counts these).
+        ``send=False`` leaves it to that.
         """
         if not isinstance(offer, Offer) or offer._params.product != self.product:
             raise InvalidInput(f"sold takes an offer of this device, for {self.product}.")
@@ -222,7 +223,8 @@ class Device:
                 offer._told.y = bought  # if it came not this far, it can be tried again, and is charged again
             elif offer._told.y != bought:
                 raise InvalidInput("Something else was told of this offer before, and only one report is made of it.")
-        return self.flush() == 0 if send else False
+        refused = self.refused
+        return send and self.flush() == 0 and self.refused == refused
 
     def _made(self, offer: Offer, y: float) -> dict[str, Any] | None:
         params = offer._params

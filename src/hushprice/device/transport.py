@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import random
+import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -111,9 +113,10 @@ class HttpTransport:
         headers: Mapping[str, str],
         body: bytes | None,
     ) -> Answer:
-        connection.request(method, self._base + path, body=body, headers=dict(headers))
-        response = connection.getresponse()
-        content = response.read(LARGEST_ANSWER + 1)
+        with _deadline(connection, self._timeout):
+            connection.request(method, self._base + path, body=body, headers=dict(headers))
+            response = connection.getresponse()
+            content = response.read(LARGEST_ANSWER + 1)
         if len(content) > LARGEST_ANSWER:
             raise http.client.HTTPException
         return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
@@ -129,6 +132,29 @@ class HttpTransport:
 
     def __repr__(self) -> str:
         return f"<HttpTransport to {self._host}>"
+
+
+@contextmanager
+def _deadline(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
+    """End an exchange that takes longer. A socket's own timeout is for each piece that comes in: a server that sends a
+    byte now and then would hold a device for ever."""
+    over = threading.Event()
+
+    def hang_up() -> None:
+        over.set()
+        if connection.sock is not None:
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, hang_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    if over.is_set():
+        raise TimeoutError
 
 
 @dataclass(frozen=True, kw_only=True)

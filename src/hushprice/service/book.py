@@ -13,6 +13,7 @@ from hushprice.service.events import Event, encode
 from hushprice.service.learner import Learner
 from hushprice.service.places import Places
 from hushprice.service.rebuild import Past, catch_up
+from hushprice.service.refusals import SetBack
 from hushprice.service.store import Product, Row, Store
 
 
@@ -27,6 +28,8 @@ class Book:
     ) -> None:
         self.store, self.product, self.learner, self.connection = store, product, learner, connection
         self.places, self.touched = places, False
+        if learner.seq and store.event(product.id, learner.seq, connection) != (learner.key, learner.at):
+            raise SetBack(product.name)
         catch_up(store, product, learner, connection)
         # of private customers whole seconds are kept: a finer time would point to one line in a network's log
         self.now = max(float(math.floor(now)) if product.definition.private else now, learner.at)

@@ -59,9 +59,9 @@ class RecentPlaces(Places):
 
     def find(self, wanted: Collection[str], upto: int, connection: Connection) -> list[int]:
         if self.upto < upto:  # another process was here, and may have filled the index too
+            self._forget(on_record(self.store, self.product_id, connection))
             self._seqs.update(_keys(self.store, self.product_id, self.upto, upto, connection))
             self.upto = upto
-            self._forget(on_record(self.store, self.product_id, connection))
         found = [seq for seq in map(self._seqs.get, wanted) if seq is not None]
         others = [key for key in wanted if key not in self._seqs] if found else wanted
         if others:
@@ -91,7 +91,7 @@ class RecentPlaces(Places):
     def _forget(self, since: int) -> None:
         """All keys up to this event are in the index."""
         if since > self.since:
-            self.since = since
+            self.since, self.upto = since, max(since, self.upto)
             self._seqs = {key: seq for key, seq in self._seqs.items() if seq > since}
         if since >= self._target:
             self._going = []

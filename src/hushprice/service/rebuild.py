@@ -223,5 +223,5 @@ def keep(store: Store, product: Product, learner: Learner) -> int:
     """Write a snapshot: its size."""
     state = learner.state()
     data = pack({"release": __version__, "state": state})
-    store.add_snapshot(product.id, learner.seq, digest(state), data)
+    store.add_snapshot(product.id, learner.seq, (learner.key, learner.at), digest(state), data)
     return len(data)

@@ -39,5 +39,9 @@ class Failed(HushpriceError):
     """Something went wrong here and would again: it is in the log, and to try again is of no use (500)."""
 
 
+class SetBack(Exception):
+    """A log is not what it was: its last event known here is gone, or another one, as after a restore."""
+
+
 class DamagedLog(Unavailable):
     """The log has gaps or events that mean nothing: it was changed by other hands, or by a newer hushprice."""

@@ -34,20 +34,20 @@ from hushprice.service.routes_pages import matches
 class Document(NamedTuple):
     """A params document as it is sent."""
 
-    version: int
+    of: object  # what it was written from
     body: bytes
     headers: dict[str, str]
 
 
 def _document(call: Call, view: View) -> Document:
-    """The document of a version, written once."""
+    """The document of a view, written once."""
     found: Document | None = call.parts.kept.get(view.name)
-    if found is None or found.version != view.version:
+    if found is None or found.of is not view.document:
         age = view.definition.max_age
         # public: the same for every device, and nothing in it tells of anybody
         caching = f"public, max-age={int(age)}" if age >= 1 else "public, no-cache"
         headers = {"ETag": view.etag, "Cache-Control": caching}
-        found = call.parts.kept[view.name] = Document(view.version, encoded(view.document), headers)
+        found = call.parts.kept[view.name] = Document(view.document, encoded(view.document), headers)
     return found
 
 

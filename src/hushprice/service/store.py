@@ -30,6 +30,7 @@ from hushprice.service.tables import (
     ADD_MANY,
     BEGIN_POSTGRES,
     NEXT,
+    ONE,
     READ_POSTGRES,
     READ_SQLITE,
     SCHEMA,
@@ -313,8 +314,7 @@ class Store:
 
     def event(self, product_id: int, seq: int, connection: Connection) -> tuple[str, float] | None:
         """(key, at) of one event."""
-        mine = (events.c.product_id == product_id, events.c.seq == seq)
-        rows = self._rows(sa.select(events.c.key, events.c.at).where(*mine), connection)
+        rows = self.ask(connection, ONE, product_id, seq)
         return (rows[0][0], rows[0][1]) if rows else None
 
     def head(self, product_id: int, connection: Connection | None = None) -> int:
@@ -361,9 +361,12 @@ class Store:
         rows = self._rows(sa.select(snapshots.c.data).where(*mine), connection)
         return bytes(rows[0][0]) if rows else None
 
-    def add_snapshot(self, product_id: int, seq: int, digest: str, data: bytes) -> None:
-        """Keep a snapshot, and of the older ones only the last few."""
+    def add_snapshot(self, product_id: int, seq: int, last: tuple[str, float], digest: str, data: bytes) -> None:
+        """Keep a snapshot, and of the older ones only the last few; none whose ``last`` event, by key and time, is not
+        in the log any more."""
         with self.write([product_id]) as connection:
+            if self.event(product_id, seq, connection) != last:
+                return
             mine = snapshots.c.product_id == product_id
             connection.execute(snapshots.delete().where(mine, snapshots.c.seq == seq))
             row = {"product_id": product_id, "seq": seq, "digest": digest, "data": data}

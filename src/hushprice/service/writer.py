@@ -41,7 +41,7 @@ from hushprice.service.guardrails import Guardrails
 from hushprice.service.inbox import Inbox
 from hushprice.service.learner import Learner
 from hushprice.service.places import Places, open_places
-from hushprice.service.refusals import DamagedLog, Failed, NotFound, Rejected, Unavailable
+from hushprice.service.refusals import DamagedLog, Failed, NotFound, Rejected, SetBack, Unavailable
 from hushprice.service.settings import RECENT_KEYS, SNAPSHOT_EVERY
 from hushprice.service.store import Product, Store
 from hushprice.service.warming import rehearse
@@ -244,6 +244,8 @@ class Service:
             return
         try:
             done = self._transact(ready)
+        except SetBack:
+            self._set_back(ready)
         except Unavailable as problem:
             if isinstance(problem, Rejected) or (isinstance(problem, DamagedLog) and len(ready) > 1):
                 self._one_by_one(ready)
@@ -255,6 +257,15 @@ class Service:
         else:
             self._committed(*done)
 
+    def _set_back(self, commands: list[Command[Any]]) -> None:
+        """The database was brought back to an earlier state while it was in use: all that is known here of the products
+        in question is read again. What cannot be served any more is refused then."""
+        for name in {command.name for command in commands}:
+            log.warning("the log of %s is not what it was: it is read again", name)
+            for known in (self._products, self._learners, self._places):
+                known.pop(name, None)
+        self._round(commands)
+
     def _one_by_one(self, commands: list[Command[Any]]) -> None:
         """One of the commands makes trouble: the others shall not suffer for it.
 
@@ -264,6 +275,8 @@ class Service:
         for command in commands:
             try:
                 done = self._transact([command])
+            except SetBack:
+                self._set_back([command])
             except Rejected as problem:
                 self._trouble(problem)
                 self._refuse(command, Failed(str(problem)))
@@ -349,6 +362,7 @@ class Service:
                 if isinstance(problem, (NotFound, Unavailable)) and not isinstance(problem, (DamagedLog, Rejected)):
                     raise
                 self._trouble(problem)
+                self._views.pop(name, None)
                 self._broken[name] = time.monotonic(), _why(name, problem)
                 raise DamagedLog(self._broken[name][1]) from None
             self._broken.pop(name, None)
