@@ -76,12 +76,13 @@ class Verdict:
     changed: int
     strange: int
     same_bits: bool
+    verified: bool  # the snapshots, and the index of keys
     seconds: float
 
     @property
     def good(self) -> bool:
         """Whether nothing was lost, counted twice, changed or made up."""
-        return not (self.lost or self.twice or self.changed or self.strange) and self.same_bits
+        return not (self.lost or self.twice or self.changed or self.strange) and self.same_bits and self.verified
 
 
 class Server:
@@ -186,13 +187,14 @@ class Client(threading.Thread):
         return [key for key in self.sent if key not in self.acknowledged]
 
     def _again(self, key: str) -> None:
-        item = self.sent[key]
-        if key.startswith("r:"):
-            self._post("coffee/reports", {"reports": [item]}, [key])
-        elif key.startswith("o:"):
+        item, known = self.sent[key], key in self.acknowledged
+        if key.startswith("o:"):
             self._offer(item)
-        else:
-            self._post("tea/outcomes", item, [key])
+            return
+        where, body = ("coffee/reports", {"reports": [item]}) if key.startswith("r:") else ("tea/outcomes", item)
+        answer = self._post(where, body, [key])
+        if known and answer is not None and answer["known"] != 1:
+            self.refused.append(f"what was acknowledged before is not known: {answer}")
 
     def _reports(self) -> None:
         n = self.rng.choice((1, 1, 5, 40))
@@ -312,7 +314,7 @@ def judge(
     store = Store.open(database)
     try:
         found: Counter[str] = Counter()
-        changed, same = 0, True
+        changed, same, verified = 0, True, True
         learned = 0
         for product in store.products():
             for number, event in enumerate(store.events(product.id), start=1):
@@ -322,7 +324,8 @@ def judge(
             learner = rebuild(store, product.name)
             tally = learner.tally
             told = {"seq": learner.seq, "version": learner.version, "digest": learner.digest()}
-            same &= told == live[product.name] and verify(store, product.name).ok
+            same &= told == live[product.name]
+            verified &= verify(store, product.name).ok
             learned += tally.reports + tally.silent if product.definition.private else tally.customers
     finally:
         store.close()
@@ -339,6 +342,7 @@ def judge(
         changed=changed,
         strange=sum(key not in sent and key[0] != "x" for key in found),
         same_bits=same,
+        verified=verified,
         seconds=seconds,
     )
 

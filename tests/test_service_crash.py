@@ -18,6 +18,7 @@ WORKER_THEN_ALL = 5  # a seed: see the last test
 def check(verdict: crash.Verdict, kills: int) -> None:
     assert (verdict.lost, verdict.twice, verdict.changed, verdict.strange) == (0, 0, 0, 0)
     assert verdict.same_bits
+    assert verdict.verified
     assert verdict.kills == kills
     assert verdict.acknowledged > 50
 

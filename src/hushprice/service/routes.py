@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 TOLD = "hushprice"  # in an ASGI scope: what the log and the metrics are told of a request
 
+PRODUCT = "/v1/products/{name}"
+
 
 @dataclass(slots=True)
 class Told:

@@ -19,7 +19,7 @@ from hushprice.service.answers import (
 from hushprice.service.bodies import GuardrailsBody, KeyBody, ModeBody, ProductBody, RollbackBody, check
 from hushprice.service.definition import Definition
 from hushprice.service.guardrails import Guardrails
-from hushprice.service.routes import Call, Endpoint
+from hushprice.service.routes import PRODUCT, Call, Endpoint
 from hushprice.service.settings import hash_of, new_secret
 from hushprice.service.warming import rehearse
 
@@ -94,22 +94,21 @@ async def revoke_key(call: Call) -> Response:
     return Response(status_code=204)
 
 
-_PRODUCT = "/v1/products/{name}"
 ENDPOINTS = (
     Endpoint(
         method="POST", path="/v1/products", run=create_product, role="admin", body=(ProductBody,), answer=CreatedAnswer,
         created=True, refusals=(409,), tag="admin", frank=True,
     ),
     Endpoint(
-        method="POST", path=f"{_PRODUCT}/mode", run=mode, role="admin", body=(ModeBody,), answer=VersionAnswer,
+        method="POST", path=f"{PRODUCT}/mode", run=mode, role="admin", body=(ModeBody,), answer=VersionAnswer,
         refusals=(409,), tag="admin",
     ),
     Endpoint(
-        method="POST", path=f"{_PRODUCT}/guardrails", run=guardrails, role="admin", body=(GuardrailsBody,),
+        method="POST", path=f"{PRODUCT}/guardrails", run=guardrails, role="admin", body=(GuardrailsBody,),
         answer=GuardrailsAnswer, refusals=(409,), tag="admin", frank=True,
     ),
     Endpoint(
-        method="POST", path=f"{_PRODUCT}/rollback", run=rollback, role="admin", body=(RollbackBody,),
+        method="POST", path=f"{PRODUCT}/rollback", run=rollback, role="admin", body=(RollbackBody,),
         answer=VersionAnswer, refusals=(409,), tag="admin",
     ),
     Endpoint(method="GET", path="/v1/keys", run=list_keys, role="admin", answer=KeysAnswer, tag="keys"),

@@ -27,7 +27,7 @@ from hushprice.service.curve import curve as draw
 from hushprice.service.events import Event
 from hushprice.service.learner import Learner
 from hushprice.service.refusals import NotFound
-from hushprice.service.routes import Call, Endpoint
+from hushprice.service.routes import PRODUCT, Call, Endpoint
 from hushprice.service.routes_log import PIECE, csv_lines
 from hushprice.service.routes_pages import matches
 from hushprice.service.store import Product
@@ -180,7 +180,6 @@ async def state(call: Call) -> Response:
     return answer(await call.parts.waiter.result(call.parts.service.run(view.name, told)))
 
 
-_PRODUCT = "/v1/products/{name}"
 _CONTEXT = {
     "name": "context",
     "in": "query",
@@ -190,18 +189,18 @@ _CONTEXT = {
 }
 ENDPOINTS = (
     Endpoint(method="GET", path="/v1/products", run=products, role="device", answer=ProductsAnswer, tag="products"),
-    Endpoint(method="GET", path=_PRODUCT, run=product, role="seller", answer=ProductAnswer, tag="products"),
+    Endpoint(method="GET", path=PRODUCT, run=product, role="seller", answer=ProductAnswer, tag="products"),
     Endpoint(
-        method="GET", path=f"{_PRODUCT}/summary", run=summary, role="seller", answer=OpenAnswer, refusals=(304,),
+        method="GET", path=f"{PRODUCT}/summary", run=summary, role="seller", answer=OpenAnswer, refusals=(304,),
         tag="products",
     ),
     Endpoint(
-        method="GET", path=f"{_PRODUCT}/curve", run=curve, role="seller", answer=OpenAnswer, refusals=(409, 422),
+        method="GET", path=f"{PRODUCT}/curve", run=curve, role="seller", answer=OpenAnswer, refusals=(409, 422),
         query=(_CONTEXT,), tag="products",
     ),
-    Endpoint(method="GET", path=f"{_PRODUCT}/log", run=log, role="seller", kind="text/csv", tag="products"),
+    Endpoint(method="GET", path=f"{PRODUCT}/log", run=log, role="seller", kind="text/csv", tag="products"),
     Endpoint(
-        method="GET", path=f"{_PRODUCT}/history", run=history, role="seller", answer=HistoryAnswer, tag="products"
+        method="GET", path=f"{PRODUCT}/history", run=history, role="seller", answer=HistoryAnswer, tag="products"
     ),
-    Endpoint(method="GET", path=f"{_PRODUCT}/state", run=state, role="admin", answer=StateAnswer, tag="products"),
+    Endpoint(method="GET", path=f"{PRODUCT}/state", run=state, role="admin", answer=StateAnswer, tag="products"),
 )  # fmt: skip

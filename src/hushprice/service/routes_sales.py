@@ -27,7 +27,7 @@ from hushprice.service.bodies import (
     read_reports,
 )
 from hushprice.service.commands import OfferRequest, OutcomeItem, Reported, View
-from hushprice.service.routes import Call, Endpoint
+from hushprice.service.routes import PRODUCT, Call, Endpoint
 from hushprice.service.routes_pages import matches
 
 
@@ -113,7 +113,6 @@ async def outcomes(call: Call) -> Response:
     return answer({"accepted": done.accepted, "known": done.known, "late": done.late})
 
 
-_PRODUCT = "/v1/products/{name}"
 _CACHED = {"ETag": "The version, in quotes.", "Cache-Control": "For how long it may be kept."}
 _IF_NONE_MATCH = {
     "name": "If-None-Match",
@@ -123,19 +122,19 @@ _IF_NONE_MATCH = {
 }
 ENDPOINTS = (
     Endpoint(
-        method="POST", path=f"{_PRODUCT}/reports", run=reports, role="device", body=(ReportBody, ReportsBody),
+        method="POST", path=f"{PRODUCT}/reports", run=reports, role="device", body=(ReportBody, ReportsBody),
         read=read_reports, answer=AcceptedReports, refusals=(409,), tag="private",
     ),
     Endpoint(
-        method="GET", path=f"{_PRODUCT}/params", run=params, role="device", answer=ParamsAnswer, refusals=(304, 409),
+        method="GET", path=f"{PRODUCT}/params", run=params, role="device", answer=ParamsAnswer, refusals=(304, 409),
         headers=_CACHED, query=(_IF_NONE_MATCH,), tag="private",
     ),
     Endpoint(
-        method="POST", path=f"{_PRODUCT}/offers", run=offers, role="seller", body=(OfferBody,), answer=OfferAnswer,
+        method="POST", path=f"{PRODUCT}/offers", run=offers, role="seller", body=(OfferBody,), answer=OfferAnswer,
         refusals=(409,), tag="plain",
     ),
     Endpoint(
-        method="POST", path=f"{_PRODUCT}/outcomes", run=outcomes, role="seller", body=(OutcomeBody, OutcomesBody),
+        method="POST", path=f"{PRODUCT}/outcomes", run=outcomes, role="seller", body=(OutcomeBody, OutcomesBody),
         answer=AcceptedOutcomes, refusals=(409,), tag="plain",
     ),
 )  # fmt: skip
