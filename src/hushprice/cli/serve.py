@@ -99,7 +99,7 @@ def serve(
     More settings by variables: HUSHPRICE_ADMIN_KEY (16 signs or more), _BURST (twice the rate), _STRANGER_RATE (100 a
     second of an address without a key), _STRANGER_BURST (400), _BODY_LIMIT (1048576 bytes), _PATIENCE (10 seconds for
     the database), _KEYS_EVERY (2 seconds between looks at the keys), _SNAPSHOT_EVERY (10000 events), _RECENT_KEYS
-    (20000 ids that wait in memory for SQLite's index).
+    (50000 ids that wait in memory for SQLite's index).
 
     Example: hushprice serve --products products.toml --shop
     """

@@ -19,7 +19,7 @@ LogFormat = Literal["json", "text", "none"]
 ROLES: tuple[Role, ...] = ("device", "seller", "admin")
 FORMATS: tuple[LogFormat, ...] = ("json", "text", "none")
 SNAPSHOT_EVERY = 10_000  # events
-RECENT_KEYS = 20_000  # see places.py
+RECENT_KEYS = 50_000  # some 10 MB; see places.py
 WHOLE = "HUSHPRICE_SETTINGS"  # all of a parent's settings, for its worker processes
 
 
