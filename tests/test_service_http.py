@@ -269,6 +269,20 @@ class TestPrivate:
             answer = shop("POST", f"{PRODUCT}/reports", json={"reports": [report(), report(**bad)]})
             assert answer.json()["error"]["where"] == where, bad
 
+    def test_refusals_say_what_and_how_much(self, shop: Shop) -> None:
+        for body, message in (
+            ({"context": [1.0, "x"]}, "context.1 must be a number."),
+            (
+                {"context": [1.0, 0.5], "colour": "31337"},
+                "The body has a key that is not known here (/openapi.json has",
+            ),
+            ({"context": [1.0, "x"], "cost": -1}, "(2 things are wrong with the body.)"),
+        ):
+            answer = shop("POST", OFFERS, json=body)
+            told = answer.json()["error"]["message"]
+            assert (answer.status_code, message in told, "31337" in told) == (422, True, False), told
+            assert ("things are wrong" in told) == ("things" in message)
+
     def test_one_bad_report_refuses_all(self, shop: Shop) -> None:
         before = shop.state("coffee")
         impossible = {"seed": "09af3c5577e1d2b4", "index": 2**30}

@@ -246,7 +246,8 @@ def check(value: Any, model: type[Any]) -> dict[str, Any]:
         checked: dict[str, Any] = value
         return checked
     where, message = _told(details)
-    more = f" ({len(details)} things are wrong with the body.)" if len(details) > 1 else ""
+    count = _mistakes(details)
+    more = f" ({count} things are wrong with the body.)" if count > 1 else ""
     raise Problem(422, "invalid", message + more, where=where)
 
 
@@ -287,8 +288,17 @@ def _told(details: list[Any]) -> tuple[list[str | int], str]:
     # of a union pydantic lists the mistakes of each branch: the deepest one is of the branch that was meant
     worst = max(details, key=lambda detail: len(detail["loc"]))
     where = [part if isinstance(part, int) or part in _KNOWN else "(unknown)" for part in _fields(worst["loc"])]
-    place = ".".join(map(str, where)) or "The body"
+    unknown = worst["type"] == "extra_forbidden"  # its name is not told, as it is what somebody sent
+    place = ".".join(map(str, where[:-1] if unknown else where)) or "The body"
     return where, f"{place} {_text(worst['type'], worst.get('ctx', {}))}."
+
+
+def _mistakes(details: list[Any]) -> int:
+    """How many things are wrong: of a union, which is told a branch at a time, the deepest place alone."""
+    places = {tuple(_fields(detail["loc"])) for detail in details}
+    return sum(
+        not any(len(other) > len(place) and other[: len(place)] == place for other in places) for place in places
+    )
 
 
 def _fields(loc: tuple[str | int, ...]) -> list[str | int]:
@@ -313,7 +323,7 @@ def _text(kind: str, ctx: Mapping[str, Any]) -> str:
         "too_long": "must have at most {max_length} items",
         "literal_error": "must be one of {expected}",
         "missing": "is missing",
-        "extra_forbidden": "is not a key that is known here",
+        "extra_forbidden": "has a key that is not known here (/openapi.json has those that are)",
         "finite_number": "must be finite",
         "float_type": "must be a number",
         "int_type": "must be a whole number",
