@@ -880,7 +880,13 @@ class TestCommands:
         assert run.invoke(app, ["keys", "revoke", str(made["id"]), *database]).exit_code == 0
         (key,) = json.loads(run.invoke(app, ["keys", "list", "--json", *database]).stdout)
         assert key["revoked"] is not None
-        for wrong in (["revoke", "77"], ["add", "x", "--role", "king"], ["add", "a b"]):
+        for name in ("till", "2"):  # by name; and one whose name is another's id
+            run.invoke(app, ["keys", "add", name, "--role", "seller", *database])
+        for key, left in (("2", [3]), ("2", [])):  # the id, then the name
+            assert run.invoke(app, ["keys", "revoke", key, *database]).exit_code == 0
+            table = json.loads(run.invoke(app, ["keys", "list", "--json", *database]).stdout)
+            assert [key["id"] for key in table if key["revoked"] is None] == left
+        for wrong in (["revoke", "77"], ["revoke", "till"], ["add", "x", "--role", "king"], ["add", "a b"]):
             assert isinstance(run.invoke(app, ["keys", *wrong, *database]).exception, InvalidInput)
 
     def test_verify(self, tmp_path: Path) -> None:

@@ -198,13 +198,16 @@ def _day(at: float | None) -> str:
 
 @keys.command()
 def revoke(
-    number: Annotated[int, typer.Argument(help="The id, from 'hushprice keys list'.")], database: Database = HERE
+    key: Annotated[str, typer.Argument(help="The id, or else the name, from 'hushprice keys list'.")],
+    database: Database = HERE,
 ) -> None:
     """Revoke a key. Running services refuse it within seconds."""
     with _store(database, create=False) as store:
-        if not store.revoke_key(number):
-            raise InvalidInput(f"There is no key {number}, or it was revoked before: see 'hushprice keys list'.")
-    typer.echo(f"Key {number} is revoked.")
+        table = [one for one in store.keys() if one.revoked is None]
+        meant = [one.id for one in table if str(one.id) == key] or [one.id for one in table if one.name == key]
+        if not meant or not store.revoke_key(meant[0]):
+            raise InvalidInput(f"There is no key {key}, or it was revoked before: see 'hushprice keys list'.")
+    typer.echo(f"Key {key} is revoked.")
 
 
 def verify(
