@@ -203,7 +203,7 @@ def revoke(
 ) -> None:
     """Revoke a key. Running services refuse it within seconds."""
     with _store(database, create=False) as store:
-        table = [one for one in store.keys() if one.revoked is None]
+        table = list(filter(lambda one: one.revoked is None, store.keys()))
         meant = [one.id for one in table if str(one.id) == key] or [one.id for one in table if one.name == key]
         if not meant or not store.revoke_key(meant[0]):
             raise InvalidInput(f"There is no key {key}, or it was revoked before: see 'hushprice keys list'.")
