@@ -236,6 +236,9 @@ def test_a_log_set_back_under_a_running_service_is_read_again(either: str) -> No
     )
     assert not service.offer("tea", OfferRequest(context=[1.0, 0.7], id="o40")).result(20).known
     assert service.offer("tea", OfferRequest(context=[1.0, 0.5], id="o20")).result(20).known
+    cut(25)
+    told = service.outcomes("tea", [OutcomeItem(f"o{i}", 1.0) for i in (3, 4, 3)]).result(20)
+    assert (told.accepted, told.known) == (2, 1)
     cut(10)  # and somebody else goes on from there
     other = opened(either, recent_keys=ROOM)
     other.reports("coffee", [report(1_000 + i) for i in range(40)]).result(20)

@@ -48,7 +48,7 @@ class Command(Generic[A]):
         self.future: Future[A] = Future()
 
     def prepare(self, definition: Definition) -> None:
-        """Refuse what can be refused without the log."""
+        """Refuse what can be refused without the log. May be called again, if the log is not what it was."""
         return
 
     def wanted(self) -> list[str]:
@@ -149,7 +149,7 @@ class Outcomes(Command[Accepted]):
     def prepare(self, definition: Definition) -> None:
         if definition.private:
             raise Conflict("This product is private: outcomes stay on the device, and reports are sent.")
-        family = definition.policy.family
+        family, self.events = definition.policy.family, []  # it may be asked again
         for i, item in enumerate(self.items):
             try:
                 body = {"y": _outcome(family, item.y)}
