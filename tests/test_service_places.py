@@ -249,8 +249,8 @@ def test_a_log_set_back_under_a_running_service_is_read_again(either: str) -> No
         assert rebuilding.verify(service.store, name).ok
     other.stop()  # keeps a snapshot
     cut(8)
-    told = refused(DamagedLog, service.reports("coffee", [report(2_000)]))
-    assert "the end of the log is lost" in told
+    why = refused(DamagedLog, service.reports("coffee", [report(2_000)]))
+    assert "the end of the log is lost" in why
     with pytest.raises(DamagedLog, match="not served"):
         service.view("coffee")
     store = Store.open(either)
