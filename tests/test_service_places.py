@@ -16,6 +16,7 @@ from hushprice.service import rebuild as rebuilding
 from hushprice.service.answers import Problem
 from hushprice.service.bodies import ReportBody, ReportsBody, one_or_many, parse, read_reports
 from hushprice.service.commands import Accepted
+from hushprice.service.learner import Learner
 from hushprice.service.places import PACE, RecentPlaces, on_record
 from hushprice.service.refusals import DamagedLog
 from tests.test_service_core import define, either, live_digest, log_of, opened, refused, report
@@ -239,6 +240,17 @@ def test_a_log_set_back_under_a_running_service_is_read_again(either: str) -> No
     cut(25)
     told = service.outcomes("tea", [OutcomeItem(f"o{i}", 1.0) for i in (3, 4, 3)]).result(20)
     assert (told.accepted, told.known) == (2, 1)
+
+    def forget(learner: Learner) -> None:  # as after any trouble half way: the learner is thrown away
+        del service._learners["coffee"]
+
+    assert service.reports("coffee", [report(3_000)]).result(20).known == 0
+    service.run("coffee", forget).result(20)
+    cut(20)
+    for known in (0, 6):
+        batch = [report(4_000 + i) for i in range(6)]  # so that there are as many events as before
+        assert service.reports("coffee", batch).result(20).known == known
+    assert service.view("coffee").document == service.run("coffee", Learner.document).result(20)
     cut(10)  # and somebody else goes on from there
     other = opened(either, recent_keys=ROOM)
     other.reports("coffee", [report(1_000 + i) for i in range(40)]).result(20)

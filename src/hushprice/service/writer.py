@@ -82,6 +82,7 @@ class Service:
         self._learners: dict[str, Learner] = {}  # the writer's own
         self._places: dict[str, Places] = {}  # of keys in their logs
         self._views: dict[str, View] = {}
+        self._shown: dict[str, Learner] = {}  # of which the views are
         self._seen: dict[str, float] = {}  # when the log was last looked at
         self._tried: dict[str, float] = {}  # when a lost learner was last folded anew for its offers
         self._broken: dict[str, tuple[float, str]] = {}  # products that cannot be served: since when, and why
@@ -288,6 +289,9 @@ class Service:
     def _transact(self, commands: list[Command[Any]]) -> tuple[dict[str, Book], list[tuple[Command[Any], Any]]]:
         """Carry out commands in one transaction: the books, and what each is to be answered. It is committed."""
         names = dict.fromkeys(command.name for command in commands)
+        for name in names:
+            if name not in self._learners:  # thrown away, and with it whatever else was known of the log
+                self._read(self._products[name])
         wanted = {name: self._products[name] for name in names}
         writes = {command.name for command in commands if command.writes}
         books: dict[str, Book] = {}
@@ -299,8 +303,6 @@ class Service:
                 now = self.clock()
                 for name, product in wanted.items():
                     opening = name
-                    if name not in self._learners:
-                        self._learners[name] = rebuild.fold(self.store, product, connection)
                     places = self._places[name]
                     book = books[name] = Book(self.store, product, self._learners[name], places, connection, now)
                     opening = ""
@@ -385,24 +387,30 @@ class Service:
         return max(1, self.recent_keys // max(1, len(self._products)))
 
     def _load(self, product: Product) -> None:
+        """Take up a product: read its log, and do once what a first customer would wait for."""
+        self._read(product)
+        try:
+            rehearse(product.definition)
+        except Exception as problem:  # whoever asks will be told; what is on record can still be looked at
+            self._trouble(problem)
+        self._publish(product.name, self._learners[product.name])
+
+    def _read(self, product: Product) -> None:
+        """Fold a product's log, and open its index of keys."""
         with self.store.read() as connection:
             learner = rebuild.fold(self.store, product, connection)
             newest = self.store.snapshots(product.id, connection=connection)
         self._places[product.name] = open_places(self.store, product, self._room)
         self._products[product.name], self._learners[product.name] = product, learner
         self._kept[product.name] = newest[0][0] if newest else 0, self.snapshot_every
-        try:
-            rehearse(product.definition)
-        except Exception as problem:  # whoever asks will be told; what is on record can still be looked at
-            self._trouble(problem)
-        self._publish(product.name, learner)
 
     def _publish(self, name: str, learner: Learner) -> None:
         """Let everybody see the learner as it stands."""
         self._seen[name] = time.monotonic()
         before = self._views.get(name)
-        if before is not None and before.definition is not learner.definition:
-            before = None  # something for show has changed
+        if self._shown.get(name) is not learner:
+            before = None  # something for show has changed, or the log was read again
+        self._shown[name] = learner
         if before is not None and before.seq == learner.seq:
             return
         same = before is not None and before.version == learner.version
