@@ -45,7 +45,7 @@ export const VERSION = "0.1.0";
 const PATIENCE = 15; // seconds that a request may take
 const LONGEST_AGE = 3600; // seconds: a server may not ask for parameters to be kept longer
 const LONGEST_STALE = 600; // seconds that they serve on while the service cannot be reached
-const BUSY = [408, 425, 429, 500, 502, 503, 504]; // statuses after which the same request may succeed
+const BUSY = [408, 425, 429]; // statuses, next to those from 500 on, after which the same request may succeed
 const WAITS = [0.2, 0.6]; // seconds before parameters are asked for again
 const OPTIONS = "url key product promise ledger storage fetch words now onSend onRefused".split(" ");
 const LOOKS = 3; // at parameters that do not follow those kept: one worker of the service may lag behind another
@@ -305,7 +305,7 @@ export class Device {
 
   #take({ status, headers, text }, afresh) {
     if (status === 304 && this.#kept) return this.#keep(this.#kept.params, headers);
-    if (BUSY.includes(status)) throw new Unavailable(`The service is not available (${status}).`);
+    if (status >= 500 || BUSY.includes(status)) throw new Unavailable(`The service is not available (${status}).`);
     if (status !== 200) throw new InvalidInput(refusal(status));
     const params = readParams(parsed(text), this.#promise);
     if (params.product !== this.#product) throw new BrokenPromise("The server sent another product's parameters.");

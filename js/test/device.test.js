@@ -155,8 +155,8 @@ test("while the service cannot be reached the last parameters serve on for ten m
   await assert.rejects(device.offer(Z), Unavailable);
   service.trouble.push(new TypeError("offline"), 408);
   await device.offer(Z); // asked for again, and again
-  for (const trouble of [new TypeError("offline"), 503, 429, 408, 425]) {
-    now += 100;
+  for (const trouble of [new TypeError("offline"), 503, 429, 408, 425, 501, 520]) {
+    now += 80;
     service.trouble.push(trouble);
     assert.equal((await device.offer(Z)).version, 12);
   }
