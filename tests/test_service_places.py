@@ -35,7 +35,7 @@ def placed(store: Store, name: str = "coffee") -> int:
     product = store.product(name)
     assert product is not None
     with store.read() as connection:
-        return on_record(store, product.id, connection)
+        return on_record(product.id, connection)
 
 
 def by_hand(file: Path, statement: str, *given: Any) -> list[Any]:

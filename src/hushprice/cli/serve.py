@@ -203,8 +203,9 @@ def revoke(
 ) -> None:
     """Revoke a key. Running services refuse it within seconds."""
     with _store(database, create=False) as store:
-        table = list(filter(lambda one: one.revoked is None, store.keys()))
-        meant = [one.id for one in table if str(one.id) == key] or [one.id for one in table if one.name == key]
+        table = store.keys()
+        in_use = [one for one in table if one.revoked is None]
+        meant = [one.id for one in in_use if str(one.id) == key] or [one.id for one in in_use if one.name == key]
         if not meant or not store.revoke_key(meant[0]):
             raise InvalidInput(f"There is no key {key}, or it was revoked before: see 'hushprice keys list'.")
     typer.echo(f"Key {key} is revoked.")

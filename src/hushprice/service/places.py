@@ -59,7 +59,7 @@ class RecentPlaces(Places):
 
     def find(self, wanted: Collection[str], upto: int, connection: Connection) -> list[int]:
         if self.upto < upto:  # another process was here, and may have filled the index too
-            self._forget(on_record(self.store, self.product_id, connection))
+            self._forget(on_record(self.product_id, connection))
             self._seqs.update(_keys(self.store, self.product_id, self.upto, upto, connection))
             self.upto = upto
         found = [seq for seq in map(self._seqs.get, wanted) if seq is not None]
@@ -107,7 +107,7 @@ def open_places(store: Store, product: Product, room: int) -> Places:
     if not store.sqlite:
         return Places(store, product)
     with store.write([product.id]) as connection:
-        since = on_record(store, product.id, connection)
+        since = on_record(product.id, connection)
         if since == 0:
             connection.execute(placed.delete().where(placed.c.product_id == product.id))
         head = store.head(product.id, connection)
@@ -120,7 +120,7 @@ def open_places(store: Store, product: Product, room: int) -> Places:
     return RecentPlaces(store, product, since, head)
 
 
-def on_record(store: Store, product_id: int, connection: Connection) -> int:
+def on_record(product_id: int, connection: Connection) -> int:
     """The event up to which all keys are in SQLite's index; 0 if that is not known."""
     last = (events.c.product_id == product_id, events.c.seq == placed.c.upto, events.c.key == placed.c.key)
     found = connection.execute(sa.select(placed.c.upto).where(placed.c.product_id == product_id, *last)).scalar()
@@ -136,7 +136,7 @@ def misplaced(store: Store, product_id: int, connection: Connection) -> tuple[in
     twice = sa.select(events.c.key).where(mine).group_by(events.c.key).having(sa.func.count() > 1)
     place = sa.and_(places.c.product_id == events.c.product_id, places.c.key == events.c.key)
     elsewhere = sa.or_(places.c.seq.is_(None), places.c.seq != events.c.seq)
-    due = events.c.seq <= on_record(store, product_id, connection)
+    due = events.c.seq <= on_record(product_id, connection)
     lost = sa.select(sa.func.count()).select_from(events.outerjoin(places, place)).where(mine, due, elsewhere)
     again = sa.select(sa.func.count()).select_from(twice.subquery())
     return int(connection.execute(again).scalar_one()), int(connection.execute(lost).scalar_one())

@@ -40,7 +40,8 @@ class Failed(HushpriceError):
 
 
 class SetBack(Exception):
-    """A log is not what it was: its last event known here is gone, or another one, as after a restore."""
+    """The log of the product named is not what it was: its last event known here is gone, or another one, as after a
+    restore."""
 
 
 class DamagedLog(Unavailable):

@@ -245,8 +245,8 @@ class Service:
             return
         try:
             done = self._transact(ready)
-        except SetBack:
-            self._set_back(ready)
+        except SetBack as problem:
+            self._set_back(str(problem), ready)
         except Unavailable as problem:
             if isinstance(problem, Rejected) or (isinstance(problem, DamagedLog) and len(ready) > 1):
                 self._one_by_one(ready)
@@ -258,13 +258,11 @@ class Service:
         else:
             self._committed(*done)
 
-    def _set_back(self, commands: list[Command[Any]]) -> None:
-        """The database was brought back to an earlier state while it was in use: all that is known here of the products
-        in question is read again. What cannot be served any more is refused then."""
-        for name in {command.name for command in commands}:
-            log.warning("the log of %s is not what it was: it is read again", name)
-            for known in (self._products, self._learners, self._places):
-                known.pop(name, None)
+    def _set_back(self, name: str, commands: list[Command[Any]]) -> None:
+        """The database was brought back to an earlier state while it was in use: the product in question is taken up
+        again. What cannot be served any more is refused then."""
+        log.warning("the log of %s is not what it was: it is read again", name)
+        del self._products[name]
         self._round(commands)
 
     def _one_by_one(self, commands: list[Command[Any]]) -> None:
@@ -276,8 +274,8 @@ class Service:
         for command in commands:
             try:
                 done = self._transact([command])
-            except SetBack:
-                self._set_back([command])
+            except SetBack as problem:
+                self._set_back(str(problem), [command])
             except Rejected as problem:
                 self._trouble(problem)
                 self._refuse(command, Failed(str(problem)))
