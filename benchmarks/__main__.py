@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import typer
+from tests.support import bands, crash, fuzz, offpolicy
 
 import hushprice as hp
-from benchmarks import bands, bounds, crash, fuzz, offpolicy, private, service, streaming
+from benchmarks import bounds, private, service, streaming
 from benchmarks.common import Count, Rows, Workers, build, published, report
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)

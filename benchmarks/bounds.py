@@ -11,7 +11,7 @@ import typer
 
 import hushprice as hp
 from benchmarks.common import OUT, Count, Rows, Workers, build, console, report
-from hushprice.cli.show import progress_bar
+from hushprice.cli.output import progress_bar
 from hushprice.simulation import Scaling, scale
 
 app = typer.Typer()

@@ -12,7 +12,7 @@ import typer
 
 import hushprice as hp
 from benchmarks.common import Count, Rows, Workers, build, console, report
-from hushprice.cli.show import progress_bar
+from hushprice.cli.output import progress_bar
 from hushprice.privacy import Gaussian, L2Ball, PrivUnit
 from hushprice.privacy.caps import ideal_cap
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from tests.support.postgres import postgres
 
 from benchmarks.common import Rows, report
-from benchmarks.databases import postgres
 from benchmarks.load import Load, Requests, drive, joined, post
 
 app = typer.Typer()

@@ -64,7 +64,7 @@ def write(path: Path, rows: int) -> None:
 
 def ours(path: Path) -> dict[str, Any]:
     """Survey and fit, streamed."""
-    from hushprice.logs import Design, stream_fit, survey
+    from hushprice.fitting import Design, stream_fit, survey
 
     _warm(path)
     began = time.perf_counter()
@@ -90,7 +90,7 @@ def ours(path: Path) -> dict[str, Any]:
 
 def _warm(path: Path) -> None:
     """Compile, or load what was compiled, on a few rows."""
-    from hushprice.logs import Design, Source, stream_fit, survey
+    from hushprice.fitting import Design, Source, stream_fit, survey
 
     few = next(Source.open(path).batches([*NUMBERS, "region", "price", "sold"], rows=5_000))
     log = pa.table(dict(few.data))

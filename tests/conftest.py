@@ -13,7 +13,7 @@ from hushprice import markets, policies
 from hushprice.policies import Policy
 
 if TYPE_CHECKING:
-    from benchmarks.databases import Postgres
+    from tests.support.postgres import Postgres
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
@@ -41,7 +41,7 @@ def make_policy(name: str, *, family: str = "logistic", dim: int = 3, **options:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Postgres]:
     """A PostgreSQL server for all tests of this process; each makes a database of a name of its own."""
-    from benchmarks.databases import postgres
+    from tests.support.postgres import postgres
 
     with postgres() as running:
         yield running

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         device,
         estimation,
         evaluation,
-        logs,
+        fitting,
         markets,
         planning,
         plots,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hushprice.demand import Family, Linear, Logistic, Poisson, Rules
     from hushprice.evaluation.evaluate import evaluate
     from hushprice.evaluation.result import Evaluation
-    from hushprice.logs import DemandModel, fit
+    from hushprice.fitting import DemandModel, fit
     from hushprice.markets import Market
     from hushprice.planning.plan import plan
     from hushprice.policies import Pricer
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from hushprice.simulation.simulate import compare, simulate
 
 _MODULES = (
-    "checks", "device", "estimation", "evaluation", "logs", "markets", "planning", "plots", "policies", "privacy",
+    "checks", "device", "estimation", "evaluation", "fitting", "markets", "planning", "plots", "policies", "privacy",
     "service", "theory",
 )  # fmt: skip
 _HOMES = {
     "demand": ("Family", "Linear", "Logistic", "Poisson", "Rules"),
     "evaluation": ("Evaluation", "evaluate"),
-    "logs": ("DemandModel", "fit"),
+    "fitting": ("DemandModel", "fit"),
     "markets": ("Market",),
     "planning": ("plan",),
     "policies": ("Pricer",),
@@ -61,6 +61,8 @@ def __getattr__(name: str) -> Any:
     """Everything comes when it is first asked for: a device needs neither Numba nor Matplotlib."""
     if name in _MODULES:
         return import_module(f"hushprice.{name}")
+    if name == "logs":  # the name of ``fitting`` in releases up to 0.1
+        return import_module("hushprice.fitting")
     if name in _HOME:
         value = getattr(import_module(f"hushprice.{_HOME[name]}"), name)
         globals()[name] = value
@@ -101,7 +103,7 @@ __all__ = [
     "evaluation",
     "fit",
     "fit_scaling",
-    "logs",
+    "fitting",
     "markets",
     "plan",
     "planning",

@@ -44,10 +44,10 @@ from hushprice.device.guarantee import Guarantee, Loss, gaussian_delta
 from hushprice.device.ledger import Ledger
 from hushprice.device.mechanism import Mechanism
 from hushprice.device.params import Feature, Params
+from hushprice.device.pricing import context, quote, report
 from hushprice.device.promise import Promise
-from hushprice.device.session import context, quote, report
+from hushprice.device.randomness import SystemWords, UnsafeWords, Words
 from hushprice.device.transport import Answer, HttpTransport, Retry, Transport, Unreachable
-from hushprice.device.words import SystemWords, UnsafeWords, Words
 from hushprice.errors import BrokenPromise
 
 __all__ = [

@@ -20,15 +20,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from hushprice.device.answers import acknowledged, max_age, plain, refusal, refused_for_good
 from hushprice.device.ledger import Ledger
 from hushprice.device.outbox import Item, Outbox
 from hushprice.device.params import Params
 from hushprice.device.philox import uniform
+from hushprice.device.pricing import Context, context, outcome, quote, report
 from hushprice.device.promise import NO_MORE, Promise
-from hushprice.device.session import Context, context, outcome, quote, report
+from hushprice.device.randomness import SystemWords, UnsafeWords, Words
+from hushprice.device.responses import acknowledged, max_age, plain, refusal, refused_for_good
 from hushprice.device.transport import Answer, HttpTransport, Retry, Transport, Unreachable, address_of
-from hushprice.device.words import SystemWords, UnsafeWords, Words
 from hushprice.errors import BrokenPromise, BudgetSpent, HushpriceError, InvalidInput, finite
 
 LARGEST_BATCH = 100

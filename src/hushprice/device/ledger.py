@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import NoReturn, Protocol
 
-from hushprice.device import page as pages
+from hushprice.device import ledger_file as pages
 from hushprice.device.guarantee import Guarantee, Loss
-from hushprice.device.page import Page
+from hushprice.device.ledger_file import Page
 from hushprice.errors import BudgetSpent, InvalidInput, LedgerError, finite
 
 _ROUNDING = 1.0 + 1e-12  # so that three reports of 0.1 fit under a cap of 0.3

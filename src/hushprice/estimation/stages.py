@@ -17,7 +17,7 @@ from hushprice.arrays import Array
 from hushprice.demand import Family
 from hushprice.errors import SnapshotError
 from hushprice.estimation.running import RunningEstimator
-from hushprice.kernels import bounds as kernel
+from hushprice.kernels import confidence as kernel
 
 
 class StageEstimators:

@@ -11,8 +11,8 @@ import numpy as np
 from hushprice.arrays import Array
 from hushprice.errors import LARGEST_VALUE, InvalidInput, finite
 from hushprice.evaluation.weights import Mask
-from hushprice.logs import DemandModel, Encoding
-from hushprice.logs.source import Batch, Source
+from hushprice.fitting import DemandModel, Encoding
+from hushprice.fitting.reading.source import Batch, Source
 
 INCOMPLETE = "price, outcome, cost or feature missing"
 

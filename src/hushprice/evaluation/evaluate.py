@@ -16,13 +16,13 @@ from hushprice.errors import InvalidInput, finite
 from hushprice.evaluation import findings, targets
 from hushprice.evaluation.customers import Contexts, Customers, read
 from hushprice.evaluation.estimators import CrossFit, Estimate, Scores, Weighed, compare, cross_fit
-from hushprice.evaluation.experiment import Experiment
 from hushprice.evaluation.propensity import Propensities
+from hushprice.evaluation.propensity_source import Experiment
 from hushprice.evaluation.result import Evaluation
 from hushprice.evaluation.targets import Target
-from hushprice.logs import DemandModel, Outcomes
-from hushprice.logs.findings import Finding, severest
-from hushprice.logs.source import Log, Source
+from hushprice.fitting import DemandModel, Outcomes
+from hushprice.fitting.diagnosis.findings import Finding, severest
+from hushprice.fitting.reading.source import Log, Source
 
 WIDTH = 3.0  # of h = WIDTH sd(p) n^(-1/3)
 FEWEST = 50  # rows to estimate from

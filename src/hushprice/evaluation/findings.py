@@ -14,8 +14,8 @@ from hushprice.evaluation.customers import Contexts, Customers
 from hushprice.evaluation.estimators import Scores, Weighed
 from hushprice.evaluation.propensity import Propensities
 from hushprice.evaluation.weights import Mask
-from hushprice.logs.findings import Finding
-from hushprice.logs.source import Source
+from hushprice.fitting.diagnosis.findings import Finding
+from hushprice.fitting.reading.source import Source
 
 LOW_EFFECTIVE = 200.0
 LOW_SHARE, PLENTY = 0.01, 2000.0  # an effective size below this share of the rows is told, unless it is plenty

@@ -14,7 +14,7 @@ import numpy as np
 from hushprice.arrays import Array
 from hushprice.errors import InvalidInput, price_range
 from hushprice.evaluation.weights import Ladder, Mask, Range, Rows, Support
-from hushprice.logs.source import Batch
+from hushprice.fitting.reading.source import Batch
 
 SMALLEST_STRATUM = 50
 _REPEATED = 20  # prices seen so often on average form a ladder

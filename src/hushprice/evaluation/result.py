@@ -11,7 +11,7 @@ from typing import Any
 
 from hushprice.evaluation.estimators import Estimate
 from hushprice.files import without_nan
-from hushprice.logs.findings import Finding
+from hushprice.fitting.diagnosis.findings import Finding
 
 DOUBLY_ROBUST = "doubly robust"
 

@@ -21,8 +21,8 @@ from hushprice.errors import InvalidInput, finite, price_range, unknown
 from hushprice.evaluation.customers import Customers
 from hushprice.evaluation.estimators import CrossFit
 from hushprice.evaluation.weights import Mask, Support
-from hushprice.kernels import rules as on_terms
-from hushprice.logs import DemandModel
+from hushprice.fitting import DemandModel
+from hushprice.kernels import terms as on_terms
 from hushprice.policies import Phase, Policy
 from hushprice.policies.base import FOREVER
 from hushprice.policies.pricer import Pricer

@@ -8,12 +8,12 @@ from typing import Any
 
 from hushprice.errors import InvalidInput, unknown
 from hushprice.markets.adversarial import a1, a2, lower_bound
-from hushprice.markets.autoloan import Loans, autoloan, loans, write_standin
+from hushprice.markets.autoloan.market import Loans, autoloan, loans, write_standin
 from hushprice.markets.market import Arrivals, Block, Contexts, ContextSequence, Market, Resample
 from hushprice.markets.synthetic import s1, s2, wide
-from hushprice.markets.twin import Twin, twin
-from hushprice.markets.twincheck import TwinCheck, check_twin
-from hushprice.markets.twinfile import from_file, load_twin, save_twin
+from hushprice.markets.twin.check import TwinCheck, check_twin
+from hushprice.markets.twin.twin import Twin, twin
+from hushprice.markets.twin.twin_file import from_file, load_twin, save_twin
 
 REGISTRY: dict[str, Callable[..., Market]] = {
     "s1": s1,

@@ -18,7 +18,7 @@ from hushprice.arrays import Array, array
 from hushprice.demand import Family, Rules, Segments, Terms, as_family
 from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, positive_int, price_range
 from hushprice.kernels import glm as kernel
-from hushprice.kernels import rules as on_terms
+from hushprice.kernels import terms as on_terms
 
 
 def block_size(dim: int) -> int:

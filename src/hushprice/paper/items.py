@@ -12,8 +12,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from hushprice.errors import unknown
-from hushprice.markets.autoloan import Loans, loans
-from hushprice.markets.standin import COVARIATES
+from hushprice.markets.autoloan.market import Loans, loans
+from hushprice.markets.autoloan.standin import COVARIATES
 from hushprice.paper import verdicts
 from hushprice.paper.verdicts import Verdict
 from hushprice.plots.page import Table

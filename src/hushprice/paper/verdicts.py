@@ -25,7 +25,7 @@ from typing import Any
 
 from hushprice import markets
 from hushprice.errors import InvalidInput, unknown
-from hushprice.markets.autoloan import Loans
+from hushprice.markets.autoloan.market import Loans
 from hushprice.paper.statistics import OF_CELLS, OF_PAIRS, RANGES, SURE, Pairs, folded, jackknife, lower, sure
 from hushprice.simulation import Result
 from hushprice.studies import Choice, Found

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from hushprice.arrays import Array
-from hushprice.logs.diagnostics import spread
-from hushprice.logs.findings import at_ends
-from hushprice.markets.twin import Twin
+from hushprice.fitting.diagnosis.findings import at_ends
+from hushprice.fitting.diagnosis.report import spread
+from hushprice.markets.twin.twin import Twin
 from hushprice.plots.planning import Band
 
 CUSTOMERS, PRICES = 10_000, 41

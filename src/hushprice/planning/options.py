@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hushprice.errors import InvalidInput, finite
-from hushprice.markets.twin import Twin
-from hushprice.planning.lines import Kind
+from hushprice.markets.twin.twin import Twin
+from hushprice.planning.option_results import Kind
 from hushprice.policies import get
 from hushprice.simulation import Simulated, Today
-from hushprice.studies.words import check_words, policy_from, split
+from hushprice.studies.spec_strings import check_words, policy_from, split
 
 TODAY, MODEL = "today's prices", "the model's prices"
 LEARNING = ("etc", "etc-doubling", "mle-cycle", "semi-myopic")

@@ -15,9 +15,9 @@ import numpy as np
 from hushprice.arrays import Array
 from hushprice.errors import HushpriceError, InvalidInput, finite, positive_int
 from hushprice.files import without_nan
-from hushprice.markets.twin import Twin
+from hushprice.markets.twin.twin import Twin
 from hushprice.planning.curves import SegmentPrices, allowed_prices, segment_prices
-from hushprice.planning.lines import Line
+from hushprice.planning.option_results import Line
 from hushprice.planning.options import EPSILONS, LEARNING, OPT_OUT, Option, options, stepwise
 from hushprice.planning.recommendation import Recommendation, Situation, recommend
 from hushprice.simulation import Piece, Result, check_pair, csv_text, rounds_of, run_pieces, workers_of
@@ -188,7 +188,7 @@ def plan(
     Where the rules have a largest step there are no private options, as no private policy can keep to it.
     """
     if not isinstance(twin, Twin):
-        raise InvalidInput(f"plan needs a twin, made by hushprice.markets.twin, got {type(twin).__name__}.")
+        raise InvalidInput(f"plan needs a twin, made by hushprice.markets.twin.twin, got {type(twin).__name__}.")
     T = min(twin.about.log_rows, LONGEST) if horizon is None else positive_int("horizon", horizon)
     replications = positive_int("replications", replications, minimum=2)
     seed = positive_int("seed", seed, minimum=0)

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hushprice.errors import InvalidInput
-from hushprice.logs import Finding
-from hushprice.planning.lines import Interval, Line, money, paired, share_bounds
+from hushprice.fitting import Finding
+from hushprice.planning.option_results import Interval, Line, money, paired, share_bounds
 
 Verdict = Literal["run", "keep", "unclear", "widen", "stop"]
 LIKELY = 0.8  # probability of a gain, from which it is acted on

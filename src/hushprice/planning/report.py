@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushprice.planning.curves import allowed_prices, curves
-from hushprice.planning.lines import BLANK, Interval, Line, factor, money
+from hushprice.planning.option_results import BLANK, Interval, Line, factor, money
 from hushprice.planning.options import confidence_radius, largest_demand, usual_norm, wide_radius
 from hushprice.plots import Picture, Section, Table, page
 from hushprice.plots.planning import (

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hushprice.errors import InvalidInput
-from hushprice.logs import Curve, DemandModel, Report, Tenth
+from hushprice.fitting import Curve, DemandModel, Report, Tenth
 from hushprice.plots.figures import COLOURS, REFERENCE, finish
 
 BAND = 1.96  # standard errors

@@ -7,6 +7,7 @@ from typing import Any
 
 from hushprice.errors import InvalidInput, MissingOption, unknown
 from hushprice.policies.base import Bounds, Device, Params, Phase, Policy, Quotes, Records, Server
+from hushprice.policies.baselines import Clairvoyant, FixedPrice, RandomPrice
 from hushprice.policies.bounds import BoundPolicy, Plan
 from hushprice.policies.episodes import EpisodePolicy
 from hushprice.policies.etc import ETC
@@ -28,7 +29,6 @@ from hushprice.policies.semi_myopic import Greedy, SemiMyopic
 from hushprice.policies.supcb import SupCB, SupCBAdversarial, SupCBDoubling
 from hushprice.policies.ucb import UCB
 from hushprice.policies.wtl import UCBWTL, ThompsonWTL
-from hushprice.policies.yardsticks import Clairvoyant, FixedPrice, RandomPrice
 
 REGISTRY: dict[str, type[Policy]] = {}
 

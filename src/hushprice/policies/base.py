@@ -23,9 +23,9 @@ from hushprice.arrays import Array
 from hushprice.demand import Family, Rules, Segments, Terms, as_family, family_config, family_from
 from hushprice.errors import LARGEST_DIM, LARGEST_VALUE, InvalidInput, finite, positive_int, price_range, unknown
 from hushprice.estimation import RunningEstimator
-from hushprice.kernels import bounds as bounds_kernel
+from hushprice.kernels import confidence as bounds_kernel
 from hushprice.kernels import quote as kernel
-from hushprice.kernels import rules as on_terms
+from hushprice.kernels import terms as on_terms
 
 if TYPE_CHECKING:
     from hushprice.policies.loop import Loop

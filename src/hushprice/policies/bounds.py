@@ -19,9 +19,9 @@ from hushprice.arrays import Array
 from hushprice.demand import Terms
 from hushprice.errors import InvalidInput, SnapshotError, finite, positive_int
 from hushprice.estimation import RunningEstimator, StageEstimators
-from hushprice.kernels import bounds as kernel
-from hushprice.kernels import rules as on_terms
-from hushprice.policies import sampling
+from hushprice.kernels import confidence as kernel
+from hushprice.kernels import terms as on_terms
+from hushprice.policies import thompson_density
 from hushprice.policies.base import FOREVER, Bounds, Device, Params, Phase, Policy, Propensity, Quotes, Records, Server
 from hushprice.policies.loop import Customers, Loop
 from hushprice.policies.snapshot import whole
@@ -161,7 +161,7 @@ class BoundDevice(Device):
         if params.phase is Phase.SET:
             return Propensity.unknown(len(z))
         if params.phase is Phase.SAMPLE:
-            return sampling.propensity(self.policy, params.bounds, z, price, terms)
+            return thompson_density.propensity(self.policy, params.bounds, z, price, terms)
         return Propensity.certain(len(z))
 
 

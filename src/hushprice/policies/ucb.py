@@ -36,7 +36,7 @@ class UCB(AdversarialPolicy):
     That needs bounds that hold. The stated width is meant for yes/no sales; with noisier demand, or a theta that is
     large next to it, UCB can settle on a wrong price: raise ``width_scale``, or lower ``ridge``.
 
-    The bound can have several local maxima in the price; the global one is found (``kernels/optimism.py``).
+    The bound can have several local maxima in the price; the global one is found (``kernels/ucb_price.py``).
 
     >>> round(UCB(family="logistic", dim=4, prices=(0, 3), horizon=10_000).alpha, 3)
     1.348

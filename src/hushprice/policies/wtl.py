@@ -5,7 +5,7 @@ TS-WTL:   theta ~ N(theta_hat, alpha^2 V^-1),  p_t = p*(theta, z_t)
 UCB-WTL:  theta_1 .. theta_M uniform in |theta - theta_hat|_V <= alpha,  p_t = p*(theta_k, z_t) of the most profitable k
 
 Only (z.alpha, z.beta) matters to a price, so that two numbers are drawn for each theta, not 2 d; their distribution is
-that of the projected 2 d-vector (``kernels/bounds.py``).
+that of the projected 2 d-vector (``kernels/confidence.py``).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput, Missin
 from hushprice.files import read_toml
 from hushprice.policies import Policy, PrivatePolicy
 from hushprice.policies.private.etc_ldp import MixedLDP
-from hushprice.service.events import MODES, Mode
+from hushprice.service.core.events import MODES, Mode
 from hushprice.service.guardrails import NO_GUARDRAILS, Guardrails, Limits
 
 Then = Literal["no-sale", "left-out"]

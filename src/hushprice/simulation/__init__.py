@@ -1,8 +1,8 @@
 """Simulation: replications of a policy in a market, and what came of them."""
 
 from hushprice.simulation.engine import Outcome, Trace, replicate, streams
-from hushprice.simulation.oracle import NearTruth, Simulated, Today, plain
-from hushprice.simulation.pieces import Piece, check_engine, check_pair, rounds_of, run_pieces, workers_of
+from hushprice.simulation.jobs import Piece, check_engine, check_pair, rounds_of, run_pieces, workers_of
+from hushprice.simulation.near_truth import NearTruth, Simulated, Today, plain
 from hushprice.simulation.record import check_log, record, write_log
 from hushprice.simulation.results import Comparison, Result, Summary, csv_text
 from hushprice.simulation.scaling import DUST, Scaling, check_grid, fit_scaling, scale

@@ -16,7 +16,7 @@ import numpy as np
 from hushprice.arrays import Array
 from hushprice.markets import Market
 from hushprice.privacy import UnsafeSeed
-from hushprice.simulation.oracle import NearTruth, Simulated
+from hushprice.simulation.near_truth import NearTruth, Simulated
 
 CONTEXTS, DEMAND, EXPLORATION, PRIVACY, CHOICES, POLICY, TRUTH = range(7)
 

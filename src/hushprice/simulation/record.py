@@ -19,7 +19,7 @@ from hushprice.policies.base import Device, Propensity, Server
 from hushprice.policies.loop import Loop
 from hushprice.privacy import UnsafeSeed
 from hushprice.simulation.engine import CHOICES, CONTEXTS, DEMAND, EXPLORATION, PRIVACY, TRUTH, streams
-from hushprice.simulation.pieces import check_pair
+from hushprice.simulation.jobs import check_pair
 
 WRITERS = {".parquet": parquet.write_table, ".csv": csv.write_csv}
 OWN = ("price", "outcome", "propensity", "discrete")  # columns that every log has

@@ -17,7 +17,7 @@ from hushprice.arrays import Array
 from hushprice.errors import InvalidInput, finite, unknown
 from hushprice.files import without_nan
 from hushprice.simulation.engine import Outcome
-from hushprice.simulation.pieces import Piece
+from hushprice.simulation.jobs import Piece
 
 
 @dataclass(frozen=True)

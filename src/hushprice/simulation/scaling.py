@@ -12,7 +12,7 @@ from hushprice.arrays import Array
 from hushprice.errors import InvalidInput, finite, positive_int
 from hushprice.files import without_nan
 from hushprice.markets import Market
-from hushprice.simulation.oracle import Simulated
+from hushprice.simulation.near_truth import Simulated
 from hushprice.simulation.results import Result
 from hushprice.simulation.simulate import Progress, simulate
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from hushprice.errors import InvalidInput, positive_int
 from hushprice.markets import Market
 from hushprice.simulation.engine import Outcome
-from hushprice.simulation.oracle import Simulated
-from hushprice.simulation.pieces import Piece, check_pair, rounds_of, run_pieces, workers_of
+from hushprice.simulation.jobs import Piece, check_pair, rounds_of, run_pieces, workers_of
+from hushprice.simulation.near_truth import Simulated
 from hushprice.simulation.results import Comparison, Result
 
 Progress = Callable[[int], None]

@@ -4,8 +4,8 @@ from hushprice.studies.cells import Cell, Run
 from hushprice.studies.execute import Left, execute, outstanding, pilots, processes, results
 from hushprice.studies.pictures import Found, cell_rows, counted, draw, path_rows, rehearse
 from hushprice.studies.spec import Choice, Panel, Picture, Study, load_toml, picture_of
+from hushprice.studies.spec_strings import Setup, market_from, policy_from
 from hushprice.studies.store import Store, revision
-from hushprice.studies.words import Setup, market_from, policy_from
 
 __all__ = [
     "Cell",

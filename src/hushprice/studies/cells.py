@@ -14,7 +14,7 @@ from hushprice import markets
 from hushprice.errors import LARGEST_COUNT, InvalidInput, positive_int
 from hushprice.markets import Market
 from hushprice.simulation import Piece, check_pair, plain, rounds_of
-from hushprice.studies.words import check_words, market_from, policy_from, source_of, split
+from hushprice.studies.spec_strings import check_words, market_from, policy_from, source_of, split
 
 Options = Mapping[str, Mapping[str, Any]]
 MOST = 1_000_000  # replications of a cell, and checkpoints

@@ -1,6 +1,6 @@
 """Policies whose server learns from randomised reports alone."""
 
-from hushprice.policies.private.config import PrivatePolicy
+from hushprice.policies.private.base import PrivatePolicy
 from hushprice.policies.private.etc_ldp import (
     ETCLDP,
     ETCLDPApprox,

@@ -12,7 +12,7 @@ from hushprice.demand import Terms
 from hushprice.errors import LARGEST_VALUE, InvalidInput, discreetly, positive_int
 from hushprice.kernels import report as kernel
 from hushprice.policies.base import Choices, Device, Params, Phase, Propensity, Quotes, Records, Reports, Stages
-from hushprice.policies.private.config import PrivatePolicy
+from hushprice.policies.private.base import PrivatePolicy
 from hushprice.policies.private.reports import MixedReports, PrivateReports
 from hushprice.privacy import Entropy, Ledger
 from hushprice.privacy.entropy import as_entropy

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, get_args
 from hushprice.errors import InvalidInput, finite, positive_int
 from hushprice.policies.base import FOREVER, Server
 from hushprice.policies.loop import Loop
-from hushprice.policies.private.config import PrivatePolicy
+from hushprice.policies.private.base import PrivatePolicy
 from hushprice.policies.private.device import MixedDevice, PrivateDevice
 from hushprice.policies.private.loop import MixedLoop, PrivateLoop
 from hushprice.policies.private.server import MixedServer, PrivateServer

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hushprice.arrays import Array
-from hushprice.kernels import experiment as kernel
+from hushprice.kernels import private_loop as kernel
 from hushprice.policies.base import Choices, Records
 from hushprice.policies.loop import Customers, Loop
 from hushprice.policies.private.device import PrivateDevice

@@ -1,0 +1,74 @@
+"""``hushprice list``: what there is, and what each takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hushprice import markets, policies, privacy
+from hushprice.cli.options import Load
+from hushprice.errors import unknown
+from hushprice.studies.spec_strings import load_policies, options_of
+
+
+def list_command(
+    name: Annotated[
+        str | None, typer.Argument(help="A policy, market or mechanism, to read more of it.", show_default=False)
+    ] = None,
+    load: Load = None,
+) -> None:
+    """Name the policies, markets and mechanisms there are, or tell more of one: what it does and takes."""
+    console = Console()
+    load_policies(load)
+    others: tuple[Mapping[str, Any], ...] = (markets.REGISTRY, privacy.REGISTRY)
+    for registry in others:
+        if name is not None and name in registry:
+            console.print(_told(name, registry[name]), highlight=False)
+            if registry is privacy.REGISTRY:
+                known = [f.name for f in dataclasses.fields(registry[name]) if f.init]
+                console.print(f"  takes {', '.join(known)}", highlight=False)
+            else:
+                console.print(f"  takes {', '.join(markets.options_of(registry[name]))}", highlight=False)
+            return
+    if name is not None:
+        if name not in policies.REGISTRY:
+            raise unknown("policy, market or mechanism", name, [known for _, names in _KINDS for known in names])
+        cls = policies.get(name)
+        console.print(_told(name, cls), highlight=False)
+        if cls.private:
+            console.print(_told("All private policies", policies.PrivatePolicy), highlight=False)
+        defaults = {f.name: f.default for f in dataclasses.fields(cls)}
+        for option in options_of(cls):
+            missing = defaults[option] is dataclasses.MISSING
+            given = {"horizon": "set by --horizon", "z_max": "set by the market unless given"}
+            told = given.get(option, "needed" if missing else f"default {defaults[option]}")
+            console.print(f"  {option}: {told}", highlight=False)
+        return
+    table = Table(show_header=False, box=None)
+    for kind, names in _KINDS:
+        for i, (name, thing) in enumerate(names.items()):
+            first = (thing.__doc__ or "").strip().splitlines()[0]
+            table.add_row("" if i else kind, f"[bold]{name}[/bold]", escape(first))
+    console.print(table)
+
+
+_KINDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("policies", policies.REGISTRY),
+    ("markets", markets.REGISTRY),
+    ("mechanisms", privacy.REGISTRY),
+)
+
+
+def _told(name: str, thing: Any) -> str:
+    """The docstring of a policy or market, without its example."""
+    text = (inspect.getdoc(thing) or "").partition(">>>")[0].replace("``", "").rstrip()
+    text = re.sub(r"(?<!\n)\n(?!\n)", " ", text)  # lines are broken by the screen
+    return f"[bold]{name}[/bold]: {escape(text)}\n"

@@ -1,0 +1,78 @@
+"""``hushprice demo --live``: the pricing service with simulated customers, to look at."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from hushprice.cli.requirements import needing
+from hushprice.errors import finite
+
+
+def live(
+    *,
+    database: str | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    rate: float = 20.0,
+    seconds: float | None = None,
+    seed: int | None = None,
+) -> None:
+    """Run the service with a private and a plain product and simulated customers, until Ctrl+C.
+
+    Without a database all is kept in a temporary file, which is removed in the end. ``rate`` is customers a second,
+    ``port`` 8000 or the next free one unless given, ``seconds`` when to stop by itself.
+    """
+    finite("rate", rate, minimum=0.0, maximum=1_000.0, strict=True)
+    if seconds is not None:
+        finite("seconds", seconds, minimum=0.0)
+    with needing("The live demo", "service"):
+        from hushprice.service.demo import shop
+        from hushprice.service.http.server import patience
+        from hushprice.service.settings import Settings
+    with tempfile.TemporaryDirectory(prefix="hushprice-demo-") as folder, _stopping() as stop:
+        secrets, known = shop.keys()
+        where = f"sqlite:///{Path(folder) / 'demo.db'}" if database is None else database
+        settings = Settings(database=where, host=host, keys=known, log_format="none").with_shop()
+        with patience(_say) as ready, shop.running(settings, shop.definitions(), port=port, stop=stop) as url:
+            ready()
+            crowd = shop.Crowd(url, device_key=secrets["device"], seller_key=secrets["seller"], rate=rate, seed=seed)
+            crowd.start()
+            print("A shop with simulated customers: coffee (private) and tea (plain).")
+            print(f"Dashboard  {url}/#key={secrets['admin']}")
+            print(f"Shop       {url}/shop  (buy coffee yourself)")
+            print(f"Stop       Ctrl+C{'' if seconds is None else f', or wait {seconds:g} seconds'}", flush=True)
+            try:
+                stop.wait(seconds)
+            finally:
+                crowd.stop()
+        served = ", ".join(f"{n} customers of {name}" for name, n in crowd.served.items())
+        print(f"Stopped after {served}.{' Nothing is kept.' if database is None else ''}", flush=True)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """An event that Ctrl+C and SIGTERM set, where this is the main thread."""
+    stop = threading.Event()
+
+    def told(_: int, __: FrameType | None) -> None:
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""Diagnosis of a fit: report, held-out scores, segments and findings."""

@@ -1,0 +1,202 @@
+"""How well models foretell rows that were held out: log-likelihood, deviance explained, AUC and calibration.
+
+The deviance of a model is twice what its log-likelihood falls short of that of a model that foretells every outcome
+exactly, and the share explained is 1 - deviance / deviance of the mean of the training rows. R^2 for linear demand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from hushprice.arrays import Array
+from hushprice.demand import Family, Linear
+from hushprice.fitting.diagnosis.report import HeldOut, Score, Tenth, utility
+from hushprice.fitting.diagnosis.segments import quantile_edges
+
+LEVEL = 0.95  # of intervals
+KEPT = 2**20  # held-out rows that calibration and AUC look at; beyond it every second is dropped, and so on
+TENTHS = 10
+
+
+class HeldOutSums:
+    """Sums over training and held-out rows: log-likelihoods of two models and of the training mean alone.
+
+    ``thetas`` are those of the model and of the one without price, fitted to the training rows, and ``dispersions``
+    their residual variances (1 unless demand is linear).
+    """
+
+    def __init__(self, family: Family, thetas: Sequence[Array], dispersions: Sequence[float]) -> None:
+        self.family, self.thetas, self.dispersions = _unit(family), tuple(thetas), tuple(dispersions)
+        self.train = np.zeros(4)  # rows, w, w y, w y^2
+        self.test = np.zeros(5)  # rows, w, w y, w loglik(0, y), w loglik of the best fit there is
+        self.logliks = np.zeros(len(self.thetas))
+        self.kept: list[Array] = []  # blocks of (y, w, a mean of each model)
+        self.stride, self.seen = 1, 0
+
+    def add(self, z: Array, price: Array, y: Array, w: Array, held: npt.NDArray[np.bool_]) -> None:
+        """Take a block of rows in; ``held`` says which of them are held out."""
+        family, learn = self.family, ~held
+        self.train += [learn.sum(), w[learn].sum(), _dot(w[learn], y[learn]), _dot(w[learn], y[learn] ** 2)]
+        z, price, y, w = z[held], price[held], y[held], w[held]
+        etas = []
+        for theta in self.thetas:
+            a, b = utility(z, theta)
+            etas.append(a - price * b)
+        fixed = (np.ones(len(y)), w, w * y, w * family.loglik(0.0, y), w * _saturated(family, y))
+        self.test += [column.sum() for column in fixed]
+        self.logliks += [_dot(w, family.loglik(eta, y)) for eta in etas]
+        self.kept.append(np.column_stack([y, w, *(family.mean(eta) for eta in etas)]))
+        self.seen += len(y)
+
+    def empty(self) -> HeldOutSums:
+        """The same over no rows yet."""
+        return HeldOutSums(self.family, self.thetas, self.dispersions)
+
+    def merge(self, other: HeldOutSums) -> None:
+        """Take in the sums over the rows that follow, of which every ``stride``-th is kept."""
+        self.train += other.train
+        self.test += other.test
+        self.logliks += other.logliks
+        for block in other.kept:
+            self.kept.append(block[-self.seen % self.stride :: self.stride])
+            self.seen += len(block)
+        while sum(map(len, self.kept)) > KEPT:
+            self.kept = [np.concatenate(self.kept)[::2]]
+            self.stride *= 2
+
+    def finish(self, names: Sequence[str]) -> HeldOut | None:
+        """The scores of the models and of the mean alone, and the calibration of the first; None without rows."""
+        rows, weight, total, at_zero, best = self.test.tolist()
+        if not rows or not self.train[0] or not weight:
+            return None
+        family = self.family
+        mean = self.train[2] / self.train[1]
+        variance = max(self.train[3] / self.train[1] - mean * mean, 0.0) if family.code == Linear.code else 1.0
+        eta = link(family, mean)
+        alone = at_zero + family.psi(0.0) * weight + eta * total - family.psi(eta) * weight
+        logliks, dispersions = [*self.logliks.tolist(), alone], [*self.dispersions, variance]
+        kept = np.concatenate(self.kept)
+        y, w = kept[:, 0], kept[:, 1]
+        areas = [auc(kept[:, 2 + k], y, w) for k in range(len(self.thetas))] if family.name == "logistic" else []
+        areas += [0.5] if areas else [None] * len(logliks)
+        scores = tuple(
+            Score(
+                model=name,
+                loglik=_per_row(family, best - loglik, best, weight, dispersion),
+                explained=1.0 - (best - loglik) / (best - alone) if best > alone else math.nan,
+                auc=area,
+            )
+            for name, loglik, dispersion, area in zip(names, logliks, dispersions, areas, strict=True)
+        )
+        return HeldOut(
+            rows=int(rows), trained_on=int(self.train[0]), scores=scores, calibration=tenths(family, kept[:, 2], y, w)
+        )
+
+
+def _dot(x: Array, y: Array) -> float:
+    """x.y without BLAS, whose threads would get in the way of ours."""
+    return float(np.einsum("i,i", x, y))
+
+
+def _unit(family: Family) -> Family:
+    """The family with noise of variance 1; log-likelihoods are put right in the end."""
+    return Linear() if family.code == Linear.code else family
+
+
+def _saturated(family: Family, y: Array) -> Array:
+    """Log-density of every outcome under the model that foretells it exactly; 0 for outcomes of 0 and 1."""
+    if family.name == "poisson":
+        return np.asarray(special.xlogy(y, y) - y - special.gammaln(y + 1.0))
+    return np.asarray(family.loglik(y, y)) if family.name == "linear" else np.zeros(len(y))
+
+
+def deviance_explained(family: Family, eta: Array, y: Array, w: Array) -> float:
+    """1 - deviance / deviance of the mean of y; 1 or 0 when y does not vary."""
+    unit = _unit(family)
+    best = w @ _saturated(unit, y)
+    short = best - w @ unit.loglik(eta, y)
+    alone = best - w @ unit.loglik(link(unit, float(w @ y / w.sum())), y)
+    return float(1.0 - short / alone) if alone > 0.0 else float(short <= 0.0)
+
+
+def _per_row(family: Family, short: float, best: float, weight: float, dispersion: float) -> float:
+    """Log-likelihood a row of a model that falls ``short`` of the best there is, with its own dispersion."""
+    if family.code != Linear.code:
+        return (best - short) / weight
+    if dispersion <= 0.0:
+        return math.nan
+    return -short / dispersion / weight - 0.5 * math.log(2.0 * math.pi * dispersion)
+
+
+def link(family: Family, mean: float) -> float:
+    """The eta with this mean, kept within what a double can tell apart.
+
+    >>> from hushprice.demand import Logistic
+    >>> link(Logistic(), 0.5)
+    0.0
+    """
+    if family.name == "logistic":
+        return float(np.clip(special.logit(mean), -30.0, 30.0))
+    return float(np.log(max(mean, 1e-13))) if family.name == "poisson" else float(mean)
+
+
+def auc(score: Array, y: Array, w: Array) -> float | None:
+    """Probability that a buyer has a higher score than one who did not buy; ties count half.
+
+    >>> auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0.0, 0.0, 1.0, 1.0]), np.ones(4))
+    0.75
+    """
+    order = np.argsort(score, kind="stable")
+    score, y, w = score[order], y[order], w[order]
+    first = np.flatnonzero(np.r_[True, score[1:] != score[:-1]]) if len(score) else np.zeros(0, dtype=np.intp)
+    if not len(first):
+        return None
+    bought, passed = np.add.reduceat(w * y, first), np.add.reduceat(w * (1.0 - y), first)
+    if bought.sum() <= 0.0 or passed.sum() <= 0.0:
+        return None
+    below = np.cumsum(passed) - 0.5 * passed
+    return float(bought @ below / (bought.sum() * passed.sum()))
+
+
+def tenths(family: Family, mean: Array, y: Array, w: Array) -> tuple[Tenth, ...]:
+    """Rows in tenths of their predicted demand, as even as ties allow, with 95% intervals of the demand seen.
+
+    The intervals are the exact binomial one, the exact Poisson one or Student's, at the effective number of rows
+    (sum w)^2 / sum w^2.
+    """
+    if not len(mean):
+        return ()
+    part = np.searchsorted(quantile_edges(mean, TENTHS), mean, side="right")
+    found = []
+    for k in np.unique(part):
+        of = part == k
+        weight, rows = w[of].sum(), int(of.sum())
+        count = weight**2 / (w[of] ** 2).sum()
+        seen = float(w[of] @ y[of] / weight)
+        variance = float(w[of] @ (y[of] - seen) ** 2 / weight)
+        low, high = _interval(family, seen, variance, float(count))
+        predicted = float(w[of] @ mean[of] / weight)
+        found.append(Tenth(rows=rows, predicted=predicted, seen=seen, low=low, high=high))
+    return tuple(found)
+
+
+def _interval(family: Family, mean: float, variance: float, n: float) -> tuple[float, float]:
+    tail = 0.5 * (1.0 - LEVEL)
+    if family.name == "logistic":  # Clopper and Pearson
+        k = mean * n
+        low = float(special.betaincinv(k, n - k + 1.0, tail)) if mean > 0.0 else 0.0
+        return low, float(special.betaincinv(k + 1.0, n - k, 1.0 - tail)) if mean < 1.0 else 1.0
+    if family.name == "poisson":  # Garwood
+        k = mean * n
+        return (float(special.gammaincinv(k, tail)) / n if k > 0 else 0.0), float(
+            special.gammaincinv(k + 1.0, 1.0 - tail)
+        ) / n
+    if n <= 1.0:
+        return math.nan, math.nan
+    reach = float(special.stdtrit(n - 1.0, 1.0 - tail)) * math.sqrt(variance / (n - 1.0))
+    return mean - reach, mean + reach

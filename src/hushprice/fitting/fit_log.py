@@ -1,0 +1,237 @@
+"""From a log to what a demand model knows: survey, fits, one pass of diagnostics, findings.
+
+survey          one pass: encoding, ranges, what is missing, a sample
+all             theta and its covariance on all rows, started from the sample: three passes or so
+train           theta and theta without price, on four of five rows, for the held-out figures: two passes or so each
+diagnostics     one pass: segments on all rows, scores and calibration on the rows held out
+
+A pass holds some batches and sums; nothing grows with the rows of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from hushprice.arrays import Array
+from hushprice.demand import Family, Linear, as_family
+from hushprice.errors import InvalidInput, finite, price_range, unknown
+from hushprice.fitting.diagnosis.collect import judge
+from hushprice.fitting.diagnosis.findings import Finding
+from hushprice.fitting.diagnosis.heldout import HeldOutSums
+from hushprice.fitting.diagnosis.report import Curve, HeldOut, Report, SegmentSums, coefficients, curves
+from hushprice.fitting.diagnosis.segments import Groups, some_rows
+from hushprice.fitting.passes.design import Design, held_out
+from hushprice.fitting.passes.stream import StreamedFit, stream_fit
+from hushprice.fitting.passes.survey import Progress, Survey, survey
+from hushprice.fitting.reading.encoding import Encoding
+from hushprice.fitting.reading.ordered_map import in_order
+from hushprice.fitting.reading.source import Batch, Log, Source
+
+MODELS = ("with price", "without price", "mean alone")
+CUSTOMERS, GRID = 10_000, 25  # of the sample, and prices, that demand curves are drawn from
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What to fit to a log. ``features=None`` takes every column that is not price, outcome or weights."""
+
+    price: str
+    outcome: str
+    features: Sequence[str] | None = None
+    family: Family | str = "auto"
+    weights: str | None = None
+    categories: Sequence[str] = ()
+    sensitivity: str | Sequence[str] = "all"
+    segment: str | None = None
+    prices: tuple[float, float] | None = None
+    ridge: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("features", "categories"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise InvalidInput(f"{name} must be a list of columns, as in [{value!r}].")
+            object.__setattr__(self, name, None if value is None else tuple(map(str, value)))
+        if self.family != "auto":
+            object.__setattr__(self, "family", as_family(self.family))
+        if self.prices is not None:
+            object.__setattr__(self, "prices", price_range(self.prices))
+        object.__setattr__(self, "ridge", finite("ridge", self.ridge, minimum=0.0))
+        if not isinstance(self.sensitivity, str):
+            object.__setattr__(self, "sensitivity", tuple(map(str, self.sensitivity)))
+        elif self.sensitivity not in ("all", "none"):
+            raise InvalidInput(f"sensitivity must be 'all', 'none' or a list of features, got {self.sensitivity!r}.")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Learned:
+    """What a fitted model knows."""
+
+    family: Family
+    encoding: Encoding
+    theta: Array
+    covariance: Array
+    sensitive: npt.NDArray[np.bool_]
+    prices: tuple[float, float]
+    seen: tuple[float, float]
+    features: tuple[str, ...]
+    segment: str | None
+    records: int
+    weight: float
+    ridge: float
+    report: Report
+    findings: list[Finding] = field(default_factory=list)
+
+
+def learn(log: Log, task: Task, *, progress: Progress | None = None) -> Learned:
+    """Fit a demand model to a log."""
+    surveyed = _survey(log, task, progress)
+    family = _family(task.family, surveyed)
+    mask = _sensitive(task.sensitivity, surveyed)
+    design = Design.of(surveyed, sensitive=mask)
+    fitted = stream_fit(design, family, ridge=task.ridge, progress=progress)
+    first, plain = _train(design, family, task.ridge, fitted, progress)
+    if family.code == Linear.code:
+        family = Linear(sigma=_sigma(fitted.dispersion, surveyed))
+    covariance = 0.5 * (fitted.covariance + fitted.covariance.T)  # symmetric to the last bit, as its file is
+    seen = (surveyed.price.low, surveyed.price.high)
+    prices = task.prices or (max(seen[0], 0.0), max(seen[1], 0.0))
+    groups = Groups.of(surveyed, fitted.theta)
+    sums = SegmentSums(groups.names, family, fitted.theta, prices)
+    kept = HeldOutSums(family, [f.theta for f in (first, plain) if f], [f.dispersion for f in (first, plain) if f])
+    _diagnose(design, groups, sums, kept if first else None, progress)
+    drawn = _curves(design, surveyed, groups, family, fitted, prices)
+    report = _report(surveyed, fitted, mask, groups, sums, drawn, kept.finish(MODELS) if first else None)
+    return Learned(
+        family=family, encoding=surveyed.encoding, theta=fitted.theta, covariance=covariance, sensitive=mask,
+        prices=prices, seen=seen, features=surveyed.columns.features, segment=groups.column, records=fitted.records,
+        weight=fitted.weight, ridge=fitted.ridge, report=report,
+        findings=judge(surveyed, design, fitted, family, report, prices, sums.dispersion()),
+    )  # fmt: skip
+
+
+def _survey(log: Log, task: Task, progress: Progress | None) -> Survey:
+    source = Source.open(log)
+    features = task.features
+    if features is None:
+        features = tuple(c for c in source.columns if c not in (task.price, task.outcome, task.weights))
+    return survey(
+        source, price=task.price, outcome=task.outcome, features=features, weights=task.weights,
+        categories=task.categories, segment=task.segment, progress=progress,
+    )  # fmt: skip
+
+
+def _family(family: Family | str, surveyed: Survey) -> Family:
+    """The family asked for, or the one that the outcomes call for."""
+    facts = surveyed.outcomes
+    chosen = facts.family if family == "auto" else as_family(family)
+    if not {"logistic": facts.binary, "poisson": facts.whole}.get(chosen.name, True):
+        domain = {"logistic": "0 or 1", "poisson": "whole numbers of at least 0"}[chosen.name]
+        raise InvalidInput(
+            f"{chosen.name} demand must be {domain}, but {surveyed.columns.outcome} goes from {facts.low:g} to "
+            f"{facts.high:g} with other values. Take another family, or 'auto'."
+        )
+    return chosen
+
+
+def _sigma(dispersion: float, surveyed: Survey) -> float:
+    """The noise of linear demand, no less than the rounding of the outcomes."""
+    size = max(abs(surveyed.outcomes.low), abs(surveyed.outcomes.high)) or 1.0
+    return max(float(np.sqrt(dispersion)), float(np.finfo(float).eps) * size)
+
+
+def _sensitive(sensitivity: str | Sequence[str], surveyed: Survey) -> npt.NDArray[np.bool_]:
+    """The entries of z that the price sensitivity depends on; the first always, as there is a price effect."""
+    columns = surveyed.columns.features
+    chosen = {"all": columns, "none": ()}[sensitivity] if isinstance(sensitivity, str) else sensitivity
+    for name in chosen:
+        if name not in columns:
+            raise unknown("feature", name, columns)
+    parts = [[name in chosen] * len(names) for name, names in surveyed.encoding.places.items()]
+    return np.array([True, *(value for part in parts for value in part)])
+
+
+def _train(
+    design: Design, family: Family, ridge: float, fitted: StreamedFit, progress: Progress | None
+) -> tuple[StreamedFit | None, StreamedFit | None]:
+    """Fits on four of five rows, with and without the price; none if there are too few rows to hold any out.
+
+    What can be separated without the price can be with it, so that the second need not ask. Its last step changes the
+    log-likelihood a row by less than 1e-8 (t standard errors by t^2 / 2 over all rows), which will do for scores.
+    """
+    if fitted.records < 5 * fitted.coefficients + 20:
+        return None, None
+    part = replace(design, part="train")
+    first = stream_fit(part, family, ridge=ridge, start=fitted.theta, tolerance=0.01, progress=progress)
+    without = replace(part, sensitive=np.zeros(design.dim, dtype=np.bool_))
+    short, known = 1e-4 * float(np.sqrt(first.records)), not first.separable
+    return first, stream_fit(without, family, ridge=ridge, tolerance=short, overlapping=known, progress=progress)
+
+
+def _diagnose(
+    design: Design, groups: Groups, sums: SegmentSums, kept: HeldOutSums | None, progress: Progress | None
+) -> None:
+    """The last pass: segments of all rows, scores of the rows held out. Blocks are worked on by threads."""
+
+    def look(item: tuple[Batch, int]) -> tuple[SegmentSums, HeldOutSums | None, int]:
+        batch, start = item
+        rows = design.encode(item)
+        part, scores = sums.empty(), kept.empty() if kept is not None else None
+        if rows.y.size:
+            part.add(rows.z, rows.price, rows.y, rows.w, groups.places(batch, rows, start))
+            if scores is not None:
+                scores.add(rows.z, rows.price, rows.y, rows.w, held_out(rows.number))
+        return part, scores, batch.rows
+
+    _compile(sums.family)
+    read = 0
+    for part, scores, count in in_order(look, design.numbered(groups.column)):
+        sums.merge(part)
+        if kept is not None and scores is not None:
+            kept.merge(scores)
+        read += count
+        if progress is not None:
+            progress("diagnostics", read)
+
+
+def _compile(family: Family) -> None:
+    """Numba's ufuncs are compiled when they are first called, which two threads must not do at once."""
+    family.optimal_price(1.0, 1.0, (0.0, 1.0))
+    family.loglik(1.0, 1.0)
+    for function in (family.mean, family.curvature, family.skewness):
+        function(1.0)
+
+
+def _curves(
+    design: Design, surveyed: Survey, groups: Groups, family: Family, fitted: StreamedFit, prices: tuple[float, float]
+) -> tuple[Curve, ...]:
+    """Demand curves from some rows of the sample, over the range of prices."""
+    if prices[0] == prices[1]:
+        return ()
+    batch = some_rows(surveyed, CUSTOMERS)
+    rows = design.encode((batch, 0))
+    index = groups.places(batch, rows, 0)
+    names = groups.names if len(groups.names) > 1 else ()
+    grid = np.linspace(*prices, GRID)
+    return curves(names, family, fitted.theta, fitted.covariance, rows.z, rows.w, index, grid)
+
+
+def _report(
+    surveyed: Survey, fitted: StreamedFit, mask: npt.NDArray[np.bool_], groups: Groups, sums: SegmentSums,
+    drawn: tuple[Curve, ...], held: HeldOut | None,
+) -> Report:  # fmt: skip
+    sensitivity, se = sums.sensitivity(fitted.covariance)
+    return Report(
+        coefficients=coefficients(surveyed.encoding.names, fitted.theta, fitted.covariance, mask),
+        by=groups.by,
+        everyone=sums.everyone(fitted.covariance),
+        segments=sums.segments(fitted.covariance) if len(groups.names) > 1 else (),
+        curves=drawn,
+        held_out=held,
+        sensitivity=sensitivity,
+        sensitivity_se=se,
+    )

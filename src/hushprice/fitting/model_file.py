@@ -1,0 +1,226 @@
+"""The demand model file: plain JSON, versioned, checked when it is read.
+
+    {"format": "hushprice-demand-model", "version": 1, "model": {...}}
+
+Numbers are written with all their digits, so that a model read back predicts to the last bit what it did before. A
+number that is missing or infinite (the standard error of a coefficient that the log does not identify) is ``null``.
+The file is written beside its place and moved there, so that a crash leaves the old one whole. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushprice import files
+from hushprice.arrays import Array
+from hushprice.demand import as_family, family_config, family_from
+from hushprice.files import replacing
+from hushprice.fitting.diagnosis.findings import Finding
+from hushprice.fitting.diagnosis.report import Report
+from hushprice.fitting.fit_log import Learned
+from hushprice.fitting.model_fields import ModelFileError, damaged, restore
+from hushprice.fitting.reading.encoding import Encoding
+
+FORMAT = "hushprice-demand-model"
+VERSION = 1
+LARGEST_FILE = 2**30  # bytes; what is larger is no model
+
+SAME = ("prices", "seen", "features", "segment", "records", "weight", "ridge", "report")  # as they are in Learned
+
+
+def write(path: str | PathLike[str], model: Mapping[str, Any]) -> Path:
+    """Write plain data as a model file; a file that is no model is never written over."""
+    target = check_target(path)
+    text = json.dumps({"format": FORMAT, "version": VERSION, "model": plain(model)}, indent=1, allow_nan=False)
+    try:
+        with replacing(target) as aside:
+            aside.write_text(text + "\n", encoding="utf-8")
+    except OSError as problem:
+        raise ModelFileError(f"The model {target} cannot be written: {problem.strerror}.") from problem
+    return target
+
+
+def check_target(path: str | PathLike[str]) -> Path:
+    """A path where a model may be written: a new file, or one that is a model already."""
+    return files.check_target(path, what="demand model", example="model.json", is_one=_is_model)
+
+
+def read(path: str | PathLike[str]) -> dict[str, Any]:
+    """The plain data of a model file, its format and version checked."""
+    data = _load(Path(path))
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ModelFileError(f"{path} is not a demand model of hushprice. Make one with: hushprice fit LOG")
+    files.check_version(data, VERSION, path=path, again="fit the model again", error=ModelFileError)
+    if not isinstance(data.get("model"), dict):
+        raise ModelFileError(f"{path} is damaged: it holds no model. Fit the model again.")
+    return dict(data["model"])
+
+
+def _load(path: Path) -> Any:
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise ModelFileError(f"{path} is too large to be a demand model.")
+        return json.loads(path.read_bytes(), parse_constant=_refuse)
+    except OSError as problem:
+        raise ModelFileError(f"The model {path} cannot be read: {problem.strerror}.") from problem
+    except (ValueError, RecursionError) as problem:  # not JSON, or not even text
+        if isinstance(problem, ModelFileError):
+            raise
+        raise ModelFileError(f"{path} is not a demand model: it is no valid JSON. Fit the model again.") from None
+
+
+def _refuse(word: str) -> float:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _is_model(path: Path) -> bool:
+    try:
+        data = _load(path)
+    except ModelFileError:
+        return False
+    return isinstance(data, dict) and data.get("format") == FORMAT
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a model was learned from: columns of a log, or of an array of so many columns."""
+
+    price: str
+    outcome: str | None = None
+    weights: str | None = None
+    log: str | None = None
+    array_columns: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What a model was asked to be, but for its family."""
+
+    price: str | int
+    features: tuple[str | int, ...] | None
+    sensitivity: str | tuple[str | int, ...]
+    categories: tuple[str | int, ...]
+    segment: str | int | None
+    ridge: float
+    prices: tuple[float, float] | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Body:
+    """The parts of a model file that are checked field by field."""
+
+    origin: Origin
+    parameters: Parameters
+    theta: tuple[float, ...]
+    covariance: tuple[tuple[float, ...], ...]  # its lower triangle
+    sensitive: tuple[bool, ...]
+    prices: tuple[float, float]
+    seen: tuple[float, float]
+    features: tuple[str, ...]
+    segment: str | None
+    records: int
+    weight: float
+    ridge: float
+    report: Report
+    findings: tuple[Finding, ...]
+
+
+def to_dict(learned: Learned, origin: Origin, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """A model as plain data: what was learned, where from, and what was asked for."""
+    asked = dict(parameters)
+    family = asked.pop("family")
+    body = _Body(
+        origin=origin,
+        parameters=Parameters(**asked),
+        theta=tuple(learned.theta.tolist()),
+        covariance=tuple(tuple(row[: i + 1].tolist()) for i, row in enumerate(learned.covariance)),
+        sensitive=tuple(learned.sensitive.tolist()),
+        findings=tuple(learned.findings),
+        **{name: getattr(learned, name) for name in SAME},
+    )
+    return {
+        "family": {
+            "asked": family if isinstance(family, str) else family_config(as_family(family)),
+            "found": family_config(learned.family),
+        },
+        "encoding": learned.encoding.to_dict(),
+        **plain(body),
+    }
+
+
+def from_dict(data: Any) -> tuple[Learned, Origin, dict[str, Any]]:
+    """What :func:`to_dict` was given, checked."""
+    if not isinstance(data, dict):
+        raise damaged("the model", "an object", data)
+    body = restore(_Body, {key: value for key, value in data.items() if key not in ("family", "encoding")}, "model")
+    for part in ("family", "encoding"):
+        if not isinstance(data.get(part), dict):
+            raise damaged(f"model.{part}", "an object", data.get(part))
+    encoding = Encoding.from_dict(data["encoding"])
+    _check(body, encoding)
+    learned = Learned(
+        family=family_from(data["family"].get("found")),
+        encoding=encoding,
+        theta=np.array(body.theta),
+        covariance=_full(body.covariance),
+        sensitive=np.array(body.sensitive, dtype=np.bool_),
+        findings=list(body.findings),
+        **{name: getattr(body, name) for name in SAME},
+    )
+    asked = data["family"].get("asked")
+    if not isinstance(asked, str):
+        asked = family_from(asked)
+    elif asked != "auto":
+        as_family(asked)  # checks the name
+    return learned, body.origin, {**vars(body.parameters), "family": asked}
+
+
+def _check(body: _Body, encoding: Encoding) -> None:
+    """Refuse a body whose parts do not fit each other."""
+    d = encoding.dim
+    if len(body.theta) != 2 * d or len(body.sensitive) != d or len(body.report.coefficients) != d:
+        raise ModelFileError(f"The model is damaged: it does not have the {2 * d} coefficients of its encoding.")
+    if [len(row) for row in body.covariance] != list(range(1, 2 * d + 1)):
+        raise ModelFileError("The model is damaged: its covariance is no triangle of the size of theta.")
+    if not set(encoding.columns) <= set(body.features) or body.origin.price in body.features:
+        raise ModelFileError("The model is damaged: its features do not fit its encoding.")
+    if not 0.0 <= body.prices[0] <= body.prices[1] or not body.seen[0] <= body.seen[1]:
+        raise damaged("model.prices", "two prices of at least 0, the lower first", [*body.prices, *body.seen])
+    if not np.isfinite(body.theta).all() or body.records < 1 or not body.weight > 0.0 or not body.ridge >= 0.0:
+        raise ModelFileError("The model is damaged: theta, records, weight or ridge cannot be what they are.")
+
+
+def _full(rows: tuple[tuple[float, ...], ...]) -> Array:
+    """A symmetric matrix from its lower triangle."""
+    full = np.zeros((len(rows), len(rows)))
+    for i, row in enumerate(rows):
+        full[i, : i + 1] = full[: i + 1, i] = row
+    if (np.diag(full) < 0.0).any():
+        raise ModelFileError("The model is damaged: a variance is negative.")
+    return full
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, tuples, arrays and numbers as JSON data; numbers that are not finite as None.
+
+    >>> plain({"a": (1.0, np.inf)})
+    {'a': [1.0, None]}
+    """
+    return files.without_nan(_told(value))
+
+
+def _told(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _told(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _told(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_told(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else value  # NumPy's arrays and numbers

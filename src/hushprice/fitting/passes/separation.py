@@ -1,0 +1,118 @@
+"""Whether records are separable, in bounded memory, by cutting planes.
+
+The likelihood has no maximum exactly when a direction v exists along which it never falls and somewhere rises:
+logistic, (2 y - 1) x.v >= 0 for all records; Poisson, x.v <= 0 where y = 0 and x.v = 0 elsewhere; not all zero
+(Albert & Anderson 1984). Write s for the signed rows, so that s.v >= 0, and g for the sum of those that may be
+positive. Then v is sought by the linear program
+
+    max g.v   over |v_j| <= 1   with s.v >= 0 for a working set of records.
+
+If the maximum is 0 no direction separates the working set, nor therefore all records. Otherwise the rows are streamed
+for records that contradict v; the worst join the working set. If there are none, v separates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from hushprice.arrays import Array
+from hushprice.fitting.passes.design import Design, Rows
+from hushprice.fitting.reading.ordered_map import in_order
+from hushprice.fitting.reading.source import Batch
+from hushprice.kernels import LOGISTIC
+
+_ROUNDS = 60  # of the linear program over one set of rows
+_WORST = 100  # records a batch that join the working set at most
+_JOIN = 2_000  # ... and a pass
+_ZERO = 1e-7  # a mean margin, or a cosine, that is 0 but for the tolerance of the linear program
+
+
+def separable(design: Design, code: int) -> bool:
+    """Whether a direction tells the outcomes apart without error; first on the sample, then on all rows."""
+    signs = _Signs.of(design, code)
+    working = worst = np.zeros((0, signs.aim.size))
+    for stage in filter(None, (design.on_sample(), design)):
+        for _ in range(_ROUNDS):
+            v = _direction(signs.aim, working)
+            if v is None:
+                return False
+            worst = _contradictions(stage, signs, v)
+            if not len(worst):
+                break
+            working = np.vstack([working, worst])
+    return not len(worst)
+
+
+@dataclass(frozen=True, eq=False)
+class _Signs:
+    """How records become signed rows: the family, the scale of the columns, and g a record (``aim``)."""
+
+    design: Design
+    code: int
+    scale: Array
+    aim: Array
+
+    @classmethod
+    def of(cls, design: Design, code: int) -> _Signs:
+        one = cls(design, code, np.ones(1), np.zeros(0))
+        count, total, squares = 0, np.zeros(1), np.zeros(1)
+
+        def sums(item: tuple[Batch, int]) -> tuple[int, Array, Array]:
+            rows = design.encode(item)
+            x = one.columns(rows)
+            sign = 2.0 * rows.y - 1.0 if code == LOGISTIC else -1.0 * (rows.y == 0.0)
+            return rows.y.size, sign @ x, np.einsum("ij,ij->j", x, x)
+
+        for n, signed, square in in_order(sums, design.numbered()):
+            count, total, squares = count + n, total + signed, squares + square
+        scale = np.sqrt(np.where(squares > 0.0, squares, 1.0) / max(count, 1))
+        return cls(design, code, scale, total / scale / max(count, 1))
+
+    def columns(self, rows: Rows) -> Array:
+        """x = (z, -q z) with the sensitive entries only, each column on the scale of its root mean square."""
+        q = (rows.price - self.design.centre) / self.design.spread
+        x = np.hstack([rows.z, -q[:, None] * rows.z[:, self.design.sensitive]])
+        return np.asarray(x / self.scale)
+
+
+def _direction(aim: Array, working: Array) -> Array | None:
+    """The v of the linear program; None if its maximum is 0."""
+    found = scipy.optimize.linprog(
+        -aim,
+        A_ub=-working if len(working) else None,
+        b_ub=np.zeros(len(working)) if len(working) else None,
+        bounds=(-1, 1),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
+    )
+    v = np.asarray(found.x if found.status == 0 else 0.0 * aim, dtype=np.float64)
+    return v if aim @ v > _ZERO else None
+
+
+def _contradictions(design: Design, signs: _Signs, v: Array) -> Array:
+    """Signed rows, of length 1, that have s.v < 0: the worst of each batch, and of these the worst."""
+
+    def worst(item: tuple[Batch, int]) -> tuple[Array, Array]:
+        rows = design.encode(item)
+        x = signs.columns(rows)
+        length = np.sqrt(np.einsum("ij,ij->i", x, x))  # at least that of the intercept
+        cosine = x @ v / length
+        if signs.code == LOGISTIC:
+            sign = 2.0 * rows.y - 1.0
+        else:
+            sign = np.where(rows.y == 0.0, -1.0, -np.sign(cosine))  # x.v = 0 is contradicted on either side
+        margin = sign * cosine
+        some = np.argsort(margin, kind="stable")[:_WORST]
+        some = some[margin[some] < -_ZERO]
+        return margin[some], x[some] * (sign[some] / length[some])[:, None]
+
+    margins, rows = np.zeros(0), np.zeros((0, v.size))
+    for margin, some in in_order(worst, design.numbered()):
+        if margin.size:  # only so many are held at a time
+            margins, rows = np.concatenate([margins, margin]), np.vstack([rows, some])
+            kept = np.argsort(margins, kind="stable")[:_JOIN]
+            margins, rows = margins[kept], rows[kept]
+    return rows

@@ -1,0 +1,1 @@
+"""Reading a log: files, data frames and their encoding as contexts."""

@@ -1,0 +1,289 @@
+"""Logs of past quotes: files, folders, data frames, Arrow tables and mappings, read batch by batch.
+
+A :class:`Source` is a log that can be read again and again in bounded memory; a :class:`Batch` is some of its rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from unicodedata import category
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput, nearest
+
+Log = Any  # a path, a folder, an Arrow table, a pandas or polars frame, a mapping of columns, or a Source
+ROWS = 65_536  # a batch has at most so many
+CELLS = 1 << 22  # numbers that a pass holds for each batch, so that wide logs have shorter ones
+
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # words that stand for nothing
+_WHOLE = re.compile(r"(0|-?[1-9]\d{0,14})\.0*", re.ASCII)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Columns of some consecutive rows.
+
+    >>> source = Source.open({"p": [1.0, None], "risk": ["LOW", None], "late": [True, False]})
+    >>> batch = source.read(source.columns)
+    >>> batch.rows, batch.numbers("p"), batch.words("risk"), batch.numbers("late")
+    (2, array([ 1., nan]), array(['LOW', None], dtype=object), array([1., 0.]))
+    """
+
+    data: Mapping[str, Any]
+    rows: int
+    origin: str = "the log"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.data)
+
+    def is_number(self, name: str) -> bool:
+        """Whether a column holds numbers or truth values; a column without any value passes for one."""
+        kind = _kind(self._column(name).type)
+        return bool(
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+            or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+        )  # fmt: skip
+
+    def numbers(self, name: str) -> Array:
+        """A column as floats, NaN where missing. Truth values are 0 and 1; text is read if it is a number."""
+        column = self._column(name)
+        if not self.is_number(name):
+            return self._parsed(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_boolean(column.type):
+            column = column.cast(pa.int8())
+        if not pa.types.is_float64(column.type):
+            column = column.cast(pa.float64(), safe=False)
+        return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)  # a copy of one's own
+
+    def words(self, name: str) -> npt.NDArray[np.object_]:
+        """A column as text, None where a value is missing. Numbers are written as short as possible: 1.0 is "1"."""
+        codes, levels = self.codes(name)
+        return np.array([*levels, None], dtype=object)[codes]
+
+    def codes(self, name: str) -> tuple[npt.NDArray[np.int64], list[str]]:
+        """A column as places in a list of words, -1 where a value is missing. A word can stand in two places."""
+        column = self._column(name)
+        if self.is_number(name) and not pa.types.is_integer(_kind(column.type)):
+            values, places = np.unique(self.numbers(name), return_inverse=True)
+            known = [_shortest(v) for v in values if np.isfinite(v)]
+            shift = int(np.count_nonzero(values == -np.inf))
+            places = places - shift
+            return np.where((places < 0) | (places >= len(known)), -1, places), known
+        if not pa.types.is_dictionary(column.type):
+            column = _text(column, name).dictionary_encode()
+        listed = [_word(w) for w in _text(column.dictionary, name).to_pylist()]
+        level = np.array([*(-1 if w is None else i for i, w in enumerate(listed)), -1])
+        index = column.indices.fill_null(len(listed)).to_numpy(zero_copy_only=False)
+        return level[index], [w or "" for w in listed]
+
+    def take(self, rows: npt.NDArray[Any]) -> Batch:
+        """Some of the rows, by number or by a mask."""
+        places = np.flatnonzero(rows) if rows.dtype == bool else rows
+        index = pa.array(places, type=pa.int64())
+        return Batch({name: column.take(index) for name, column in self.data.items()}, len(places), self.origin)
+
+    @staticmethod
+    def join(batches: Sequence[Batch]) -> Batch:
+        """Batches of the same columns, one after the other."""
+        names = batches[0].columns
+        data = {name: _joined([b.data[name] for b in batches]) for name in names}
+        return Batch(data, sum(b.rows for b in batches), batches[0].origin)
+
+    def _column(self, name: str) -> Any:
+        if name not in self.data:
+            raise missing_column(self.origin, name, self.columns)
+        return self.data[name]
+
+    def _parsed(self, name: str) -> Array:
+        """The numbers that a column of text spells."""
+        codes, words = self.codes(name)
+        values = np.full(len(words) + 1, np.nan)
+        for i, word in enumerate(words):
+            try:
+                values[i] = float(word) if word and "_" not in word else np.nan
+            except ValueError:
+                raise InvalidInput(
+                    f"The column {name!r} of {self.origin} must hold numbers, but has {word[:40]!r}. "
+                    "Mend these rows, or leave the column out."
+                ) from None
+        return values[codes]
+
+
+class Part(Protocol):
+    """One file or table of a log."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[dict[str, Any]]:
+        """Arrow arrays by name, of at most so many rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """An opened log that can be read again and again, batch by batch.
+
+    >>> source = Source.open({"price": [1, 2, 3], "sold": [1, 1, 0]})
+    >>> source.columns, [b.rows for b in source.batches(["price"], rows=2)]
+    (('price', 'sold'), [2, 1])
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def open(cls, log: Log) -> Source:
+        """A log from a path (CSV, gzipped CSV, Parquet, or a folder), a data frame, an Arrow table or a mapping.
+
+        A Source is returned as it is. Nothing but headers is read from files yet.
+        """
+        if isinstance(log, Source):
+            return log
+        from hushprice.fitting.reading import files
+
+        if isinstance(log, (str, Path)):
+            parts: tuple[Part, ...] = files.parts(Path(log))
+            name = Path(log).name or str(log)
+        else:
+            parts = (files.TablePart("the data frame", _table(log)),)
+            name = "data frame"
+        for part in parts:
+            require_single(part.name, part.columns)
+        return cls(name, parts[0].columns, parts)
+
+    @classmethod
+    def of_batch(cls, batch: Batch) -> Source:
+        """Rows in memory as a source."""
+        return cls.open(pa.table(dict(batch.data)))
+
+    def batches(self, columns: Sequence[str], *, rows: int = ROWS) -> Iterator[Batch]:
+        """The rows in order, at most ``rows`` at a time, with these columns only."""
+        wanted = list(dict.fromkeys(columns))
+        for name in wanted:
+            if name not in self.columns:
+                raise missing_column(self.name, name, self.columns)
+        for part in self.parts:
+            for name in wanted:
+                if name not in part.columns:
+                    raise missing_column(part.name, name, part.columns, f", which {self.parts[0].name} has")
+            for data in part.batches(wanted, rows):
+                count = len(next(iter(data.values()))) if data else 0
+                if count:
+                    yield Batch({name: _settled(column) for name, column in data.items()}, count, part.name)
+
+    def read(self, columns: Sequence[str]) -> Batch:
+        """All rows at once."""
+        try:
+            batches = list(self.batches(columns))
+        except TurnedText:
+            return self.read(columns)
+        if not batches:
+            raise InvalidInput(f"{self.name} has no rows.")
+        return Batch.join(batches)
+
+
+class TurnedText(InvalidInput):
+    """A column began with numbers and went on with text. It is read as text from now on."""
+
+
+def require_single(origin: str, columns: Sequence[str]) -> None:
+    """Refuse columns of the same name, and names with control characters, which a terminal would obey."""
+    odd = [c for c in columns if any(category(sign) == "Cc" and not sign.isspace() for sign in c)]
+    if odd:
+        raise InvalidInput(f"{origin} has a column with control characters in its name, {odd[0]!r}: rename it.")
+    twice = sorted({c for c in columns if list(columns).count(c) > 1})
+    if twice:
+        raise InvalidInput(f"{origin} has more than one column {', '.join(map(repr, twice))}: keep one.")
+
+
+def rows_for(width: int) -> int:
+    """Rows of a batch that becomes so many columns of numbers."""
+    return max(1_024, min(ROWS, CELLS // max(width, 1)))
+
+
+def missing_column(origin: str, name: str, columns: Sequence[str], aside: str = "") -> InvalidInput:
+    """The error for a column that is not there, with the nearest one."""
+    listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
+    return InvalidInput(f"{origin} has no column {name!r}{aside}.{nearest(name, columns)} Its columns: {listed}.")
+
+
+def _table(log: Log) -> Any:
+    """An Arrow table from a data frame, an Arrow object or a mapping of columns."""
+    try:
+        if isinstance(log, Mapping):
+            return pa.table({str(k): pa.array(v, from_pandas=True) for k, v in log.items()})
+        if hasattr(log, "__arrow_c_stream__") or hasattr(log, "__arrow_c_array__"):
+            table = pa.table(log)
+            return table.select([i for i, c in enumerate(table.column_names) if not c.startswith("__index_level_")])
+    except (pa.ArrowException, ValueError, TypeError) as problem:
+        reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+        raise InvalidInput(f"The log cannot be read as a table: {reason.rstrip('.')}.") from None
+    raise InvalidInput(
+        f"A log must be a path, a pandas or polars data frame, an Arrow table or a mapping of columns, got "
+        f"{type(log).__name__}."
+    )
+
+
+def _settled(column: Any) -> Any:
+    """A column whose rows can be chosen from: Arrow cannot choose from views of text yet."""
+    if not pa.types.is_string_view(_kind(column.type)):
+        return column
+    if pa.types.is_dictionary(column.type):
+        return pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.large_string()))
+    return column.cast(pa.large_string())
+
+
+def _kind(kind: Any) -> Any:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _text(column: Any, name: str) -> Any:
+    try:
+        return column.cast(pa.large_string())
+    except pa.ArrowException:
+        kind = str(column.type)
+        raise InvalidInput(f"The column {name!r} holds {kind}: neither numbers nor text. Leave it out.") from None
+
+
+def _word(word: str | None) -> str | None:
+    """A word of a text column: nothing for the words that stand for it, and "1" for "1.0", as a number has it.
+
+    Other text stays as it is: "0210" and "210", or "1.1" and "1.10", may be different things.
+    """
+    if word is None or word in MISSING:
+        return None
+    whole = _WHOLE.fullmatch(word)
+    return whole[1] if whole else word
+
+
+def _shortest(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e16 else repr(float(value))
+
+
+def _joined(chunks: Sequence[Any]) -> Any:
+    """Arrays of one column as one, whatever their types: numbers stay numbers only if all of them are."""
+    whole = [pa.types.is_dictionary(c.type) and pa.types.is_integer(_kind(c.type)) for c in chunks]
+    chunks = [c.dictionary_decode() if decode else c for c, decode in zip(chunks, whole, strict=True)]
+    kinds = {_kind(c.type) for c in chunks}
+    if len(kinds) == 1 and not any(pa.types.is_dictionary(c.type) for c in chunks):
+        return pa.concat_arrays(chunks)
+    batches = [Batch({"": c}, len(c)) for c in chunks]
+    if all(b.is_number("") for b in batches):
+        return pa.array(np.concatenate([b.numbers("") for b in batches]), from_pandas=True)
+    return pc.dictionary_encode(pa.array(np.concatenate([b.words("") for b in batches]), type=pa.large_string()))

@@ -1,0 +1,115 @@
+"""Prices on terms: a unit cost and a range for each customer, a ladder of allowed prices, a largest step.
+
+The step functions of :mod:`hushprice.kernels.quote` and :mod:`hushprice.kernels.confidence` take the cost and the range
+of one customer. The functions here derive both from the terms of a block of customers, one customer at a time.
+"""
+
+import numpy as np
+
+from hushprice.kernels.confidence import decide
+from hushprice.kernels.glm import best_price, draw, mean, profit, utility
+from hushprice.kernels.jit import compiled
+from hushprice.kernels.quote import (
+    EXPLOIT,
+    EXPLORE,
+    GRID,
+    PERTURB,
+    better_rung,
+    nearest_rung,
+    quote_on_terms,
+    rungs,
+    window,
+)
+from hushprice.kernels.ucb_price import STACK
+
+
+@compiled
+def quotes_on_terms(phase, code, theta, level, z, uniforms, cost, low, high, ladder, segment, step, last, prices):
+    """Prices for a block of customers. ``last`` holds the last price of each segment and is kept up."""
+    n = prices.size
+    a, b = np.zeros(n), np.zeros(n)
+    if phase in (EXPLOIT, PERTURB):
+        utility(z, theta, a, b)
+    for i in range(n):
+        s = segment[i]
+        lowest, highest = window(low[i], high[i], last[s], step)
+        u = uniforms[i] if uniforms.size else 0.0
+        prices[i] = quote_on_terms(phase, code, a[i], b[i], level, u, cost[i], lowest, highest, ladder)
+        last[s] = prices[i]
+
+
+@compiled
+def decisions_on_terms(
+    rule, code, theta, root, alpha, floor, arms, z, uniforms, cost, low, high, ladder, segment, step, last,
+    prices, stages,
+):  # fmt: skip
+    """:func:`decide` for customers under the same published bounds, each on their own terms."""
+    alive, reward = np.empty(arms, np.bool_), np.empty(arms)
+    work, stack = np.empty(2 * theta.shape[1]), np.empty((STACK, 2))
+    for i in range(len(z)):
+        s = segment[i]
+        lowest, highest = window(low[i], high[i], last[s], step)
+        p, stages[i] = decide(
+            rule, code, z[i], theta, root, alpha, floor, arms, uniforms[i], cost[i], lowest, highest,
+            alive, reward, work, stack,
+        )  # fmt: skip
+        if ladder.size:
+            first, top = rungs(ladder, lowest, highest)
+            p = nearest_rung(p, ladder, first, top)
+        prices[i] = p
+        last[s] = p
+
+
+@compiled
+def propensities(
+    phase, code, theta, level, z, prices, cost, low, high, ladder, segment, step, last, density, discrete
+):  # fmt: skip
+    """The density of each price, or its probability where ``discrete``, as :func:`quotes_on_terms` quotes them."""
+    n = prices.size
+    a, b = np.zeros(n), np.zeros(n)
+    if phase == PERTURB:
+        utility(z, theta, a, b)
+    for i in range(n):
+        s = segment[i]
+        lowest, highest = window(low[i], high[i], last[s], step)
+        discrete[i] = True
+        density[i] = 1.0
+        if phase in (EXPLORE, GRID):
+            if ladder.size:
+                first, top = rungs(ladder, lowest, highest)
+                density[i] = 1.0 / (top - first + 1)
+            elif highest > lowest:
+                discrete[i] = phase == GRID
+                density[i] = 1.0 / level if phase == GRID else 1.0 / (highest - lowest)
+        elif phase == PERTURB and level > 0.0:
+            up = quote_on_terms(phase, code, a[i], b[i], level, 0.0, cost[i], lowest, highest, ladder)
+            down = quote_on_terms(phase, code, a[i], b[i], level, 1.0, cost[i], lowest, highest, ladder)
+            density[i] = 1.0 if up == down else 0.5
+        last[s] = prices[i]
+
+
+@compiled
+def best_on_terms(code, a, b, cost, low, high, ladder):
+    """The allowed price that earns most, whatever was quoted before."""
+    p = best_price(code, a, b, cost, low, high)
+    if ladder.size:
+        first, last = rungs(ladder, low, high)
+        p = better_rung(code, a, b, cost, p, ladder, first, last)
+    return p
+
+
+@compiled
+def best_prices_on_terms(code, a, b, cost, low, high, ladder, prices):
+    """:func:`best_on_terms` of every customer."""
+    for i in range(prices.size):
+        prices[i] = best_on_terms(code, a[i], b[i], cost[i], low[i], high[i], ladder)
+
+
+@compiled
+def sell_on_terms(code, scale, cost, low, high, ladder, a, b, prices, uniforms, y, regret):
+    """Sell at the given prices: demand, and regret against the best allowed price of each customer."""
+    for i in range(prices.size):
+        best = profit(code, a[i], b[i], best_on_terms(code, a[i], b[i], cost[i], low[i], high[i], ladder), cost[i])
+        mu = mean(code, a[i] - b[i] * prices[i])
+        regret[i] = max(best - (prices[i] - cost[i]) * mu, 0.0)
+        y[i] = draw(code, scale, mu, uniforms[i])

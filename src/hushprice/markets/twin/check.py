@@ -1,0 +1,201 @@
+"""Does a twin behave like the log? Replay the logged prices through the model, all rows, and compare.
+
+Rows fall into groups: all, tenths of the price, segments, tenths of the predicted demand (:mod:`.twinreplay`). Counts
+are also compared in spread. With S the covariance of theta, x = (z, -p z) and b = sum of w k3 x, k3 = mu the third
+central moment of an outcome,
+
+    Q = sum of w [(y - mu)^2 - mu]      has mean  -/+ sum of w mu^2 x'S x
+                                        and variance  sum of w (mu + 2 mu^2)  -/+ b' S b
+
+with - on the rows of the fit and + on others (first-order expansions in the error of theta). The spread of a yes or no
+follows from its mean, and that of linear demand is fitted to these residuals: nothing is left to compare there.
+
+All tests together fail a true model 1 time in 100 (Bonferroni). The outcomes are also drawn anew, at the logged prices,
+and their mean and spread told next to those seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from hushprice.arrays import Array
+from hushprice.errors import InvalidInput
+from hushprice.fitting import Source
+from hushprice.markets.twin.replay import Grouping, Replay, Weighed, gap_of, tenths
+from hushprice.markets.twin.rows import TwinRows, rows_of, sample_rows
+
+LEVEL = 0.01  # a true model fails in any of the tests at most so often
+FEW_PAIRS = 25.0  # expected pairs of units bought by one customer, below which counts are too rare to tell their spread
+SPREAD = "spread of outcomes"
+
+
+@dataclass(frozen=True)
+class TwinCheck:
+    """What came of the replay.
+
+    rows, left_out: complete rows of the log, and others; same_rows: whether the model was fitted to these; comparisons:
+    overall, by price, by segment, by predicted demand; mean and spread (standard deviation) of the outcomes seen and
+    drawn; spread_z: the squared residuals of counts seen against those expected, in standard errors.
+    """
+
+    rows: int
+    left_out: int
+    same_rows: bool
+    comparisons: tuple[Replay, ...]
+    mean_seen: float
+    mean_drawn: float
+    spread_seen: float
+    spread_drawn: float
+    spread_z: float | None
+
+    @property
+    def tests(self) -> dict[str, float]:
+        """The p-values of all that chance and not the fit decides."""
+        told = {one.what: one.p for one in self.comparisons if one.p is not None}
+        return told if self.spread_z is None else told | {SPREAD: float(2.0 * ndtr(-abs(self.spread_z)))}
+
+    @property
+    def failing(self) -> list[str]:
+        """Tests in which the model fails, at 1 in 100 over all of them."""
+        return [what for what, p in self.tests.items() if p < LEVEL / len(self.tests)]
+
+    @property
+    def holds(self) -> bool:
+        """Whether none fails."""
+        return not self.failing
+
+    def status(self, what: str) -> str:
+        """Of a comparison by its name: "holds", "fails" or "forced by the fit"."""
+        return "fails" if what in self.failing else "holds" if what in self.tests else "forced by the fit"
+
+    def summary(self) -> list[dict[str, Any]]:
+        """One plain row a comparison."""
+        told = [(one.what, len(one.groups), one.largest_gap, one.chi2, one.df) for one in self.comparisons]
+        if self.spread_z is not None:
+            told.append((SPREAD, 1, gap_of(self.spread_drawn, self.spread_seen), self.spread_z * self.spread_z, 1))
+        return [
+            {
+                "comparison": what,
+                "groups": groups,
+                "largest gap": f"{gap:.1%}",
+                "chi-squared": round(chi2, 2),
+                "df": df,
+                "p-value": float(f"{self.tests[what]:.3g}") if what in self.tests else None,
+                "status": self.status(what),
+            }
+            for what, groups, gap, chi2, df in told
+        ]
+
+    def words(self) -> str:
+        """What it says, in a sentence or two."""
+        rows = f"{self.rows:,} logged prices were replayed through the model"
+        if not self.tests:
+            return f"{rows}: every comparison is forced by the fit, so that it cannot be checked by these rows."
+        many = f"{len(self.tests)} comparisons" if len(self.tests) > 1 else "the one comparison"
+        chance = f"(a true model fails in {'any of ' if len(self.tests) > 1 else ''}{many} 1 time in 100 at most)"
+        if self.failing:
+            return f"{rows}. Predicted and seen demand differ beyond chance {chance}: {', '.join(self.failing)}."
+        return f"{rows}: predicted and seen demand agree up to chance {chance}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+def check_twin(
+    model: Any, log: Any, *, segment: str | None = None, weights: str | None = None, seed: int = 0
+) -> TwinCheck:
+    """Replay the whole log, batch by batch, through a fitted demand model.
+
+    segment, weights: columns (the model's own unless given); seed: of the outcomes drawn.
+    """
+    column, weights = model.segments_ if segment is None else segment, model.weights_ if weights is None else weights
+    if model.outcome_ is None:
+        raise InvalidInput("The model does not know the log's outcome column: fit it with hushprice.fit(log, ...).")
+    source = Source.open(log)
+    some = sample_rows(rows_of(model, source, segment=column, weights=weights), most=100_000).rows
+    return replay(model, rows_of(model, source, segment=column, weights=weights), some, segment=column, seed=seed)
+
+
+def replay(model: Any, batches: Iterator[TwinRows], some: TwinRows, *, segment: str | None, seed: int = 0) -> TwinCheck:
+    """Replay rows through a model; ``some`` of them tell where tenths begin."""
+    sums = _Sums(model, some, segment=segment, seed=seed)
+    for rows in batches:
+        sums.add(rows)
+    if not sums.rows:
+        raise InvalidInput("No row of the log has a price and an outcome: there is nothing to replay.")
+    return sums.check()
+
+
+class _Sums:
+    """Everything that is added up over the log."""
+
+    def __init__(self, model: Any, some: TwinRows, *, segment: str | None, seed: int) -> None:
+        self.theta, self.family = np.asarray(model.theta_), model.family_
+        self.dim = dim = len(self.theta) // 2
+        covariance = np.asarray(model.covariance_, dtype=np.float64)
+        self.S = covariance if np.isfinite(covariance).all() else np.zeros_like(covariance)
+        self.rng = np.random.default_rng(seed)
+        self.groupings = [
+            Grouping("overall", np.empty(0), dim),
+            Grouping("tenths of the price", tenths(some.price), dim),
+            Grouping("tenths of predicted demand", tenths(self.family.mean(self._eta(some))), dim),
+        ]
+        if segment is not None:
+            self.groupings.insert(2, Grouping(f"segments ({segment})", None, dim))
+        self.rows = self.seen = 0
+        self.score, self.third = np.zeros(2 * dim), np.zeros(2 * dim)
+        self.moments, self.squares = np.zeros(5), np.zeros(4)
+
+    def _eta(self, rows: TwinRows) -> Array:
+        a, b = rows.z @ self.theta[: self.dim], rows.z @ self.theta[self.dim :]
+        eta: Array = a - b * rows.price
+        return eta
+
+    def add(self, rows: TwinRows) -> None:
+        """Take a batch in."""
+        self.rows, self.seen = self.rows + len(rows.y), self.seen + rows.seen
+        eta, w, y = self._eta(rows), rows.w, rows.y
+        mu, psi2, phi = self.family.mean(eta), self.family.curvature(eta), self.family.scale**2
+        x = np.hstack([rows.z, -rows.price[:, None] * rows.z])
+        weighed = Weighed(w, y, mu, phi * psi2, (w * psi2)[:, None] * x)
+        values = {"overall": rows.price, "tenths of the price": rows.price, "tenths of predicted demand": mu}
+        for grouping in self.groupings:
+            grouping.add(values.get(grouping.what, rows.segment), weighed)
+        drawn = self.family.sample(eta, self.rng)
+        self.score += (w * (y - mu)) @ x / phi
+        self.moments += [w.sum(), w @ y, w @ y**2, w @ drawn, w @ drawn**2]
+        if self.family.name == "poisson":
+            self.third += (w * mu) @ x
+            error = np.einsum("ij,jk,ik->i", x, self.S, x, optimize=True)
+            self.squares += [w @ ((y - mu) ** 2 - mu), w @ (mu + 2.0 * mu**2), w @ mu**2, w @ (mu**2 * error)]
+
+    def check(self) -> TwinCheck:
+        """What it all says."""
+        # zero for the rows of the fit, and about 2 d on others
+        same = float(self.score @ self.S @ self.score) < 1e-3 * len(self.theta)
+        sign, events = -1.0 if same else 1.0, self.family.name != "linear"
+        n, y1, y2, drawn1, drawn2 = self.moments
+        return TwinCheck(
+            rows=self.rows,
+            left_out=self.seen - self.rows,
+            same_rows=same,
+            comparisons=tuple(g.compare(self.S, sign, events=events) for g in self.groupings),
+            mean_seen=float(y1 / n),
+            mean_drawn=float(drawn1 / n),
+            spread_seen=float(np.sqrt(max(y2 / n - (y1 / n) ** 2, 0.0))),
+            spread_drawn=float(np.sqrt(max(drawn2 / n - (drawn1 / n) ** 2, 0.0))),
+            spread_z=self._spread(sign),
+        )
+
+    def _spread(self, sign: float) -> float | None:
+        """Q in standard errors; None where it is not compared."""
+        Q, variance, pairs, error = self.squares
+        if 0.5 * pairs < FEW_PAIRS:
+            return None
+        return float((Q - sign * error) / np.sqrt(variance + sign * self.third @ self.S @ self.third))

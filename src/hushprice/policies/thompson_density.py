@@ -1,0 +1,166 @@
+"""How likely a price of Thompson sampling is.
+
+The device draws (a', b') = (z.alpha, z.beta) from a normal distribution and quotes p* = p*(a', b'). For each b' the
+best price rises with a', so that P(p* <= p | b') is a normal distribution function at the a' whose best price is p:
+
+    logistic   a' = b' p + log(b' (p - c) - 1)  where b' (p - c) > 1, otherwise none
+    linear     a' = b' (2 p - c)                for b' > 0
+    Poisson    p* = c + 1 / b' whatever a' is
+    b' <= 0    the better end of the range
+
+The density is its derivative in p, averaged over b' by Gauss-Legendre quadrature. Prices cut off at the ends of the
+range, and those on a ladder, have probabilities instead.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from scipy.special import ndtr
+
+from hushprice.arrays import Array
+from hushprice.demand import Terms
+from hushprice.kernels import LINEAR, POISSON
+from hushprice.kernels import confidence as kernel
+from hushprice.kernels.quote import window
+from hushprice.policies.base import Bounds, Policy, Propensity
+
+REACH = 9.0  # standard deviations of b'
+NODES = 32  # in a panel
+MOST_PANELS = 4000
+
+
+def propensity(policy: Policy, bounds: Bounds, z: Array, price: Array, terms: Terms | None) -> Propensity:
+    """Of each price, given the published bounds."""
+    given = Terms.of(None, policy.prices, len(z), cost=policy.cost) if terms is None else terms.before()
+    value, discrete = np.empty(len(z)), np.empty(len(z), dtype=np.bool_)
+    d, theta, work = policy.dim, bounds.theta[0], np.empty(4 * policy.dim)
+    for i, p in enumerate(price):
+        s = given.segment[i]
+        low, high = window(given.low[i], given.high[i], given.last[s], given.step)
+        r2, vertex, q2 = kernel.forms(bounds.root[0], z[i], work)
+        sampled = Sampled(
+            code=policy.family.code, a=float(z[i] @ theta[:d]), b=float(z[i] @ theta[d:]), vertex=vertex,
+            spread_a=bounds.alpha * np.sqrt(r2), spread_b=bounds.alpha * np.sqrt(q2), cost=given.cost[i],
+            low=low, high=high,
+        )  # fmt: skip
+        value[i], discrete[i] = sampled.propensity(float(p), given.ladder)
+        given.last[s] = p
+    return Propensity(value, discrete)
+
+
+class Sampled:
+    """The distribution of one customer's price: b' = b + spread_b N, a' = a + vertex (b' - b) + spread_a N."""
+
+    def __init__(
+        self, *, code: int, a: float, b: float, vertex: float, spread_a: float, spread_b: float, cost: float,
+        low: float, high: float,
+    ) -> None:  # fmt: skip
+        self.code, self.a, self.b, self.vertex = code, a, b, vertex
+        self.spread_a, self.spread_b = max(spread_a, 1e-300), max(spread_b, 1e-300)
+        self.cost, self.low, self.high = cost, low, high
+
+    def propensity(self, p: float, ladder: Array) -> tuple[float, bool]:
+        """(density, False), or (probability, True)."""
+        if self.low >= self.high:
+            return 1.0, True
+        if ladder.size:
+            return self._rung(p, ladder), True
+        if p <= self.low:
+            return self.below(self.low), True
+        if p >= self.high:
+            return 1.0 - self.below(self.high), True
+        return self.density(p), False
+
+    def _rung(self, p: float, ladder: Array) -> float:
+        """Prices nearer to p than to any other price of the ladder in the range."""
+        rungs = ladder[(ladder >= self.low) & (ladder <= self.high)]
+        k = int(np.searchsorted(rungs, p))
+        lower = 0.0 if k == 0 else self.below(0.5 * (rungs[k - 1] + rungs[k]))
+        upper = 1.0 if k == len(rungs) - 1 else self.below(0.5 * (rungs[k] + rungs[k + 1]))
+        return upper - lower
+
+    def below(self, p: float) -> float:
+        """P(p* <= p) for p in [low, high]; at the upper end of the prices below it, P(p* < high)."""
+        margin = p - self.cost
+        if self.code != LINEAR and self.cost > self.high:
+            return self._least_loss()
+        if self.code == POISSON:
+            if margin <= 0.0:
+                return 0.0
+            return float(1.0 - ndtr((1.0 / margin - self.b) / self.spread_b))
+        if self.code == LINEAR:
+            falling, weights = self._slopes(0.0, np.inf)
+            total = weights @ ndtr((falling * (2.0 * p - self.cost) - self._mean(falling)) / self.spread_a)
+            rising, weights = self._slopes(-np.inf, 0.0)
+            edge = rising * (self.high + self.low - self.cost)
+            return float(total + weights @ ndtr((edge - self._mean(rising)) / self.spread_a))
+        if margin <= 0.0:
+            return 0.0
+        slopes, weights = self._slopes(1.0 / margin, np.inf)
+        edge = slopes * p + np.log(np.maximum(slopes * margin - 1.0, 1e-300))
+        return float(weights @ ndtr((edge - self._mean(slopes)) / self.spread_a))
+
+    def _least_loss(self) -> float:
+        """P(p* = low) where every sale is at a loss: the lower end is better if demand rises enough with the price.
+
+        That is if (c - l) psi'(a' - b' l) < (c - h) psi'(a' - b' h).
+        """
+        ratio, width = (self.cost - self.low) / (self.cost - self.high), self.high - self.low
+        steepest = -np.log(ratio) / width
+        if self.code == POISSON:
+            return float(ndtr((steepest - self.b) / self.spread_b))
+        slopes, weights = self._slopes(-np.inf, steepest)
+        room = np.maximum(-np.expm1(np.log(ratio) + slopes * width), 1e-300)  # 1 - ratio e^(b' (h - l))
+        edge = slopes * self.low + np.log(room) - np.log(ratio - 1.0)
+        return float(weights @ ndtr((edge - self._mean(slopes)) / self.spread_a))
+
+    def density(self, p: float) -> float:
+        """The derivative of :meth:`below`."""
+        margin = p - self.cost
+        if self.code == POISSON:
+            return (
+                0.0
+                if margin <= 0.0
+                else float(_normal((1.0 / margin - self.b) / self.spread_b)) / (self.spread_b * margin * margin)
+            )
+        if self.code == LINEAR:
+            slopes, weights = self._slopes(0.0, np.inf)
+            edge, slant = slopes * (2.0 * p - self.cost), 2.0 * slopes
+        else:
+            if margin <= 0.0:
+                return 0.0
+            slopes, weights = self._slopes(1.0 / margin, np.inf)
+            room = np.maximum(slopes * margin - 1.0, 1e-300)
+            edge, slant = slopes * p + np.log(room), slopes + slopes / room
+        return float(weights @ (_normal((edge - self._mean(slopes)) / self.spread_a) * slant)) / self.spread_a
+
+    def _mean(self, slopes: Array) -> Array:
+        return self.a + self.vertex * (slopes - self.b)
+
+    def _slopes(self, low: float, high: float) -> tuple[Array, Array]:
+        """Nodes b' in [low, high] and their weights under the normal distribution of b'."""
+        start = max(low, self.b - REACH * self.spread_b)
+        stop = min(high, self.b + REACH * self.spread_b)
+        if start >= stop:
+            return np.empty(0), np.empty(0)
+        # Panels short next to the stretch of b' in which the distribution function of a' goes from 0 to 1.
+        steepness = abs(self.vertex) + self.high + abs(self.cost)
+        panels = int(np.clip(np.ceil((stop - start) * steepness / (3.0 * self.spread_a)), 16, MOST_PANELS))
+        half = 0.5 * (stop - start) / panels
+        nodes, weights = _quadrature()
+        middles = start + half * (2.0 * np.arange(panels) + 1.0)
+        slopes = (middles[:, None] + half * nodes).ravel()
+        density = _normal((slopes - self.b) / self.spread_b) / self.spread_b
+        return slopes, half * np.tile(weights, panels) * density
+
+
+@cache
+def _quadrature() -> tuple[Array, Array]:
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    return nodes, weights
+
+
+def _normal(x: Array | float) -> Array:
+    return np.asarray(np.exp(-0.5 * np.square(x)) / np.sqrt(2.0 * np.pi))

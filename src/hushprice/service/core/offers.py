@@ -1,0 +1,115 @@
+"""The price for a customer of a plain product: decided once, when the offer is made, and then on record."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushprice.arrays import Array
+from hushprice.demand import Terms
+from hushprice.errors import LARGEST_VALUE, InvalidInput
+from hushprice.policies import Params, Phase
+from hushprice.service.core.events import fingerprint
+from hushprice.service.definition import Definition
+from hushprice.service.writer.messages import OfferRequest
+
+if TYPE_CHECKING:
+    from hushprice.service.core.learner import Learner
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was checked."""
+
+    z: Array
+    segment: str | None
+    number: int  # of the segment
+    cost: float | None
+    price: float | None
+    fingerprint: str
+
+
+def prepare(definition: Definition, request: OfferRequest) -> Asked:
+    """A request that can be met; texts say nothing of the customer."""
+    policy = definition.policy
+    z = definition.context(request.context)
+    names = policy.rules.segments if policy.rules else ()
+    if request.segment not in (names or (None,)):
+        known = f"The segment must be one of {', '.join(names)}." if names else "This product has no segments."
+        raise InvalidInput(known)
+    number = names.index(request.segment) if request.segment is not None else 0
+    cost = None if request.cost is None else _number("cost", request.cost, 0.0, LARGEST_VALUE)
+    price = None if request.price is None else _number("price", request.price, *policy.prices)
+    asked = {"z": z.tolist(), "segment": request.segment, "cost": cost, "price": price}
+    return Asked(z, request.segment, number, cost, price, fingerprint(asked))
+
+
+def allow(learner: Learner, asked: Asked) -> None:
+    """Refuse what the mode has no place for."""
+    if asked.price is not None and learner.mode != "shadow":
+        raise InvalidInput("A price can be given in shadow mode only; otherwise it is the service that quotes.")
+
+
+def _number(name: str, value: Any, low: float, high: float) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value <= high:
+        return float(value)
+    raise InvalidInput(f"The {name} must be a number from {low:g} to {high:g}.")
+
+
+def quote(learner: Learner, asked: Asked, rng: np.random.Generator) -> dict[str, Any]:
+    """The body of the offer."""
+    body: dict[str, Any] = {"z": asked.z.tolist(), "asked": asked.fingerprint}
+    if asked.segment is not None:
+        body["segment"] = asked.segment
+    if asked.cost is not None:
+        body["cost"] = asked.cost
+    if learner.mode == "frozen":
+        body |= _quoted(learner, learner.params, asked, rng) | {"stage": 0, "version": learner.version}
+        return body
+    params = learner.server.params
+    body["version"] = learner.version if params.version == learner.given.version else learner.seq + 1
+    body |= _quoted(learner, params, asked, rng)
+    if learner.mode == "shadow":
+        body |= _shadow(learner, params, asked, body, rng)
+    return body
+
+
+def _quoted(learner: Learner, params: Params, asked: Asked, rng: np.random.Generator) -> dict[str, Any]:
+    """The price under these parameters, and how likely it was."""
+    assert learner.device is not None
+    z, terms = asked.z.reshape(1, -1), _terms(learner, asked)
+    before = None if terms is None else terms.before()
+    given = (params, z, rng) if terms is None else (params, z, rng, terms)
+    quote = learner.device.quote(*given)
+    likely = learner.device.propensity(params, z, quote.price, before)
+    propensity = float(likely.value[0])
+    return {
+        "price": float(quote.price[0]),
+        "stage": int(np.max(quote.stage)),
+        "experiment": quote.experiments > 0,
+        "propensity": propensity if math.isfinite(propensity) else None,
+        "discrete": bool(likely.discrete[0]),
+    }
+
+
+def _shadow(
+    learner: Learner, params: Params, asked: Asked, would: dict[str, Any], rng: np.random.Generator
+) -> dict[str, Any]:
+    """The shop's own price, or the baseline; what the policy would have quoted is kept beside it.
+
+    It is learned from whatever the phase: for the stage of the would-be quote, or else the one that is being filled.
+    """
+    first = params.stage if params.bounds is None else params.bounds.first
+    shown = {"would": would["price"], "stage": would["stage"] or first, "experiment": False}
+    if asked.price is not None:
+        return shown | {"price": asked.price, "propensity": 1.0, "discrete": True}
+    fixed = Params(version=0, phase=Phase.FIXED, theta=params.theta, level=learner.definition.baseline)
+    base = _quoted(learner, fixed, asked, rng)
+    return shown | {key: base[key] for key in ("price", "propensity", "discrete")}
+
+
+def _terms(learner: Learner, asked: Asked) -> Terms | None:
+    return learner.limits.terms(cost=asked.cost, segment=asked.number, last=learner.last)

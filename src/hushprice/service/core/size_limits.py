@@ -1,0 +1,39 @@
+"""How large what is learned of a product may be: it is held in memory, and written down as one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hushprice.errors import InvalidInput
+from hushprice.service.core.learner import Learner
+from hushprice.service.definition import Definition
+
+LARGEST = 2**28  # bytes
+
+
+def fits(definition: Definition) -> None:
+    """Refuse a product that the service could not hold, before it is on record."""
+    try:
+        size = weight(Learner(definition).state())
+    except MemoryError:
+        size = LARGEST + 1
+    if size > LARGEST:
+        raise InvalidInput(
+            f"What would be learned of {definition.name} takes more than {LARGEST // 2**20} MiB: give it a smaller dim."
+        )
+
+
+def weight(value: Any) -> int:
+    """Bytes of all arrays in nested plain data.
+
+    >>> weight({"a": np.zeros(3), "b": [np.zeros((2, 2)), 1.0]})
+    56
+    """
+    if isinstance(value, Mapping):
+        return sum(map(weight, value.values()))
+    if isinstance(value, (list, tuple)):
+        return sum(map(weight, value))
+    return value.nbytes if isinstance(value, np.ndarray) else 0

@@ -1,0 +1,85 @@
+"""A rehearsal: every step that a first customer would wait for, done once with a learner that is thrown away.
+
+Compiled code is made, or read from its cache, when it is first used: on a new machine that takes seconds for each
+piece. A product is rehearsed before the service says that it is ready.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hushprice.policies import Phase, PrivatePolicy
+from hushprice.service.core import offers
+from hushprice.service.core.events import Event
+from hushprice.service.core.learner import Learner
+from hushprice.service.definition import Definition
+from hushprice.service.guardrails import Guardrails
+from hushprice.service.writer.messages import OfferRequest
+
+MOST = 100  # customers
+FEATURES = 20
+
+
+def rehearse(definition: Definition) -> Learner:
+    """Sell to made-up customers in every mode, within guardrails and without: the learner after that.
+
+    The same code serves any number of features, so that many stand for all: a thousand would take a minute."""
+    if definition.dim > FEATURES and not definition.private:
+        few = {key: value for key, value in definition.config().items() if key != "features"}
+        definition = Definition.of(definition.name, few | {"dim": FEATURES})
+    learner, rng = Learner(definition), np.random.default_rng(0)
+    rails = definition.guardrails if not definition.guardrails.none else Guardrails(low=definition.policy.prices[0])
+    changes: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("mode", {"mode": "live"}),
+        ("mode", {"mode": "shadow"}),
+        ("mode", {"mode": "frozen"}),
+        ("guardrails", rails.config()),
+        ("mode", {"mode": "live"}),
+    )
+    for kind, body in changes:
+        _log(learner, kind, f"a:{learner.seq}", body)
+        for _ in range(2):  # the second finds something learned
+            _serve(learner, rng)
+    for _ in range(MOST):  # some policies price by what they learned only after a while
+        if learner.params.phase is not Phase.EXPLORE:
+            break
+        _serve(learner, rng)
+    learner.estimate()
+    return learner
+
+
+def _serve(learner: Learner, rng: np.random.Generator) -> None:
+    if learner.definition.private:
+        _report(learner)
+    else:
+        _sell(learner, rng)
+
+
+def _log(learner: Learner, kind: str, key: str, body: dict[str, Any]) -> None:
+    learner.apply([Event(learner.seq + 1, 0.0, kind, key, body)])
+
+
+def _report(learner: Learner) -> None:
+    policy = learner.policy
+    assert isinstance(policy, PrivatePolicy)
+    mechanism = policy.mechanism
+    grid = mechanism.kind == "grid"
+    report: dict[str, Any] = {"grid": [0] * mechanism.width} if grid else {"seed": "0" * 16, "index": 0}
+    _log(learner, "report", f"r:{learner.seq}", {"version": learner.version, "report": report})
+    learner.document()
+
+
+def _sell(learner: Learner, rng: np.random.Generator) -> None:
+    definition, name = learner.definition, str(learner.seq)
+    context = [_middle(feature.value, feature.low, feature.high) for feature in definition.features]
+    rules = definition.policy.rules
+    segment = rules.segments[0] if rules is not None and rules.segments else None
+    request = OfferRequest(context=context or [0.5] * definition.dim, segment=segment)
+    _log(learner, "offer", f"o:{name}", learner.quote(offers.prepare(definition, request), rng))
+    _log(learner, "outcome", f"y:{name}", {"y": 1.0})
+
+
+def _middle(value: float | None, low: float | None, high: float | None) -> float:
+    return value if value is not None else 0.5 * ((low or 0.0) + (high or 0.0))

@@ -1,0 +1,1 @@
+"""What the dashboard shows: summary, demand curve and confidence bands."""

@@ -1,0 +1,329 @@
+"""How sure the estimate is: the mean squared error of theta as a matrix, from which the page draws its bands.
+
+A customer's curve is psi'(a - b p), with a = z.alpha and b = z.beta: two numbers. A band of WHOLE standard errors to
+either side of a - b p at every price holds the whole curve as often as (a, b) is in its 95% ellipse.
+
+Plain products: the inverse of the penalised information of the records (``Learner.estimate``), and the square of what
+the penalty pulls the estimate to zero by; without that, whole curves were held in 82 to 92 of 100 cases.
+
+Private products: theta is where projected SGD is after t reports, and it is learned slowly along directions in which
+customers hardly differ, so that no formula for large t holds in practice. Instead the learning is **replayed**: for
+truths drawn around the estimate, with the same start, steps and ball,
+
+    theta = Pi_Theta(theta + w' / (zeta t)),   w = E (psi'(x.theta*) - psi'(x.theta)) L x + noise of variance S
+
+where L x = (z, -f (p - c) z) is what a score holds, w' is w in theta's coordinates (``kernels/sgd.py``) and S the
+variance of a decoded report; many late steps are taken at once. The mean of the squared errors, with SAFETY on its
+root, is what is taken.
+
+The truths are drawn with the covariance of the linearised recursion: along an eigenvector of H / zeta, of eigenvalue a,
+with H = E psi''(x.theta) (L x)(L x)', s the noise and r the radius of Theta along it, the mean squared error follows
+
+    v_t = min((1 - a/t)^2 v_(t-1) + s / (zeta t)^2, r^2),
+
+for a > 1/2 and large t the known s / (zeta^2 (2 a - 1) t).
+
+How often whole curves are held, for plain and private products, is measured by ``python -m benchmarks bands``; SAFETY
+is what that asked for.
+
+The server does not know its customers. Replays are for features spread evenly over their stated ranges and for
+experiments spread evenly over the prices allowed now: that is an assumption, and the page says so. Where it is known to
+be wrong, since many reports were made at one price (in shadow) or under other guardrails, there are no bands.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from hushprice.arrays import Array
+from hushprice.policies import Phase, Policy, PrivatePolicy
+from hushprice.policies.private.server import SGDServer
+from hushprice.privacy import Gaussian
+from hushprice.service.core.events import Mode
+from hushprice.service.definition import Definition, Feature
+from hushprice.service.guardrails import Limits
+
+if TYPE_CHECKING:
+    from hushprice.service.core.learner import Learner
+
+LEVEL, QUANTILE = 0.95, 1.959963984540054  # of one number
+WHOLE = 2.447746830680816  # of two, a and b: the root of the 95% quantile of chi^2 with 2 degrees of freedom
+FEWEST = 100  # outcomes before there are bands
+FEWEST_REPORTS = 50  # a feature, before there are bands of private products
+LARGEST_DIM = 8  # of private products: beyond it a replay takes too long for a page
+MOST_SEGMENTS = 8  # whose prices are replayed: of more, some that are spread evenly over them
+SAFETY = {"plain": 1.1, "private": 1.5}  # on the width of bands
+EXPLORED = 0.9  # the share of reports that must have been of experiments
+SETTLED = 0.5  # the share that must have been made under the guardrails in force
+REPLAYS = 128
+_KEPT_FOR = 1.05  # a covariance is kept until there are so many times the reports
+_EXACT = 512  # steps of the recursion before the sum over the rest becomes an integral
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The mean squared error of theta, or None; and in words what it rests on, or why there is none."""
+
+    covariance: Array | None
+    words: str
+
+
+Kept = dict[str, tuple[Any, int, Array]]
+_one_at_a_time = threading.Lock()
+_kept: WeakKeyDictionary[Learner, Kept] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Facts:
+    """What bands and curves need of a learner: taken in a moment where it may be looked at, worked with elsewhere."""
+
+    definition: Definition
+    limits: Limits
+    mode: Mode
+    seq: int
+    version: int
+    learned: int
+    estimated: bool  # whether there is an estimate at all: a policy that sets one price for everyone has none
+    theta: Array
+    covariance: Array | None  # of plain products, where it is known
+    steps: int  # of SGD, in private products
+    explored: int  # of the reports that these steps took in, how many were of experiments
+    settled: int  # outcomes learned from under the guardrails in force
+    floor: int  # version of the last roll back
+    kept: Kept  # covariances worked out before
+
+    @property
+    def baseline(self) -> float:
+        """The baseline as it is quoted: within the guardrails, on the ladder. (A segment's own range may bind too.)"""
+        return self.limits.nearest(self.definition.baseline)
+
+    @classmethod
+    def of(cls, learner: Learner) -> Facts:
+        """As things stand."""
+        server = learner.server
+        theta, covariance = learner.estimate()
+        return cls(
+            definition=learner.definition,
+            limits=learner.limits,
+            mode=learner.mode,
+            seq=learner.seq,
+            version=learner.version,
+            learned=learner.learned,
+            estimated=learner.learned > 0 and learner.given.phase is not Phase.FIXED,
+            theta=theta.copy(),
+            covariance=None if covariance is None else covariance.copy(),
+            steps=server.t if isinstance(server, SGDServer) else 0,
+            explored=learner.explored,
+            settled=learner.learned - learner.since,
+            floor=learner.floor,
+            kept=_kept.setdefault(learner, {}),
+        )
+
+
+def spread(facts: Facts) -> Spread:
+    """How sure this product's estimate is."""
+    return _private(facts) if facts.definition.private else _plain(facts)
+
+
+def _plain(facts: Facts) -> Spread:
+    if facts.learned < FEWEST:
+        return Spread(None, f"No bands yet: they need at least {FEWEST} outcomes, and there are {facts.learned}.")
+    if facts.covariance is None or not np.isfinite(facts.covariance).all():
+        return Spread(None, "No bands: this policy keeps no estimate whose precision is known.")
+    return Spread(
+        with_pull(facts), "Bands hold the whole true curve in about 95 of 100 cases, if demand has this form."
+    )
+
+
+def with_pull(facts: Facts) -> Array:
+    """The mean squared error of a penalised estimate: its covariance, and the square of what it is pulled to zero by.
+
+    The estimate is short of the truth by ridge P theta on average, with P the inverse of the penalised information.
+    """
+    assert facts.covariance is not None
+    policy = facts.definition.policy
+    P = policy.ridge * facts.covariance / policy.family.scale**2
+    pull = P @ (facts.theta + P @ facts.theta)
+    squares: Array = SAFETY["plain"] ** 2 * (facts.covariance + np.outer(pull, pull))
+    return squares
+
+
+def _private(facts: Facts) -> Spread:
+    definition = facts.definition
+    fewest = FEWEST_REPORTS * definition.dim
+    if not definition.features:
+        return Spread(None, "No bands: they need the ranges of the features, and this product does not state them.")
+    if definition.dim > LARGEST_DIM:
+        return Spread(None, f"No bands: with more than {LARGEST_DIM} features they take too long to work out here.")
+    if facts.steps < fewest:
+        return Spread(None, f"No bands yet: they need at least {fewest} reports, and there are {facts.steps}.")
+    if facts.explored < EXPLORED * facts.steps:
+        return Spread(
+            None, "No bands: too many reports were made in shadow mode, at one price, and say little of others."
+        )
+    if facts.settled < SETTLED * facts.learned:
+        return Spread(None, "No bands: most reports were made under other guardrails, at other prices than now.")
+    return Spread(
+        _kept_covariance(facts),
+        "Bands hold the whole true curve in about 95 of 100 cases, if demand has this form and customers' features "
+        "are spread evenly over their ranges. The server cannot check that: it does not know them.",
+    )
+
+
+def _kept_covariance(facts: Facts) -> Array:
+    """The covariance as worked out last, if hardly anything was learned since."""
+    with _one_at_a_time:  # it takes a core for a moment, and who asks for the same waits for the first
+        return _covariance(facts)
+
+
+def _covariance(facts: Facts) -> Array:
+    circumstances = (facts.floor, facts.limits.guardrails)
+    if "covariance" in facts.kept:
+        then, steps, covariance = facts.kept["covariance"]
+        if then == circumstances and steps <= facts.steps <= _KEPT_FOR * steps:
+            return covariance
+    policy = facts.definition.policy
+    assert isinstance(policy, PrivatePolicy)
+    design = Design.of(policy, even_customers(facts.definition.features), *allowed_prices(policy, facts.limits))
+    covariance = private_covariance(policy, design, facts.theta, facts.steps)
+    facts.kept["covariance"] = (circumstances, facts.steps, covariance)
+    return covariance
+
+
+@lru_cache(maxsize=64)
+def even_customers(features: tuple[Feature, ...]) -> Array:
+    """Customers spread evenly over the ranges of the features (a seeded sample)."""
+    n = max(48, 6 * len(features))
+    u = (np.random.default_rng(0).permuted(np.tile(np.arange(n), (len(features), 1)), axis=1).T + 0.5) / n
+    low = np.array([f.value if f.low is None else f.low for f in features], dtype=np.float64)
+    high = np.array([f.value if f.high is None else f.high for f in features], dtype=np.float64)
+    z: Array = low + (high - low) * u
+    return z
+
+
+def some_segments(segments: Sequence[str]) -> list[str]:
+    """At most MOST_SEGMENTS, spread evenly over the list; without any, one that has no range of its own.
+
+    >>> some_segments([f"s{k}" for k in range(22)])
+    ['s0', 's3', 's6', 's9', 's12', 's15', 's18', 's21']
+    """
+    n = len(segments)
+    if n == 0:
+        return [""]
+    return [segments[round(k)] for k in np.linspace(0, n - 1, min(n, MOST_SEGMENTS))]
+
+
+def allowed_prices(policy: Policy, limits: Limits) -> tuple[Array, Array]:
+    """(prices, weights) of experiments under the guardrails in force, all segments alike."""
+    lowest, highest = policy.experiment_range()
+    nodes, weights = np.polynomial.legendre.leggauss(6)
+    found = []
+    for name in some_segments(limits.rules.segments):
+        low, high = np.clip(limits.rules.ranges.get(name, limits.prices), lowest, highest)
+        rungs = np.array([p for p in limits.rules.ladder if low <= p <= high])
+        if rungs.size:
+            some = rungs[np.linspace(0, rungs.size - 1, min(rungs.size, 12)).round().astype(int)]
+            found.append((some, np.full(some.size, 1.0 / some.size)))
+        else:
+            found.append((0.5 * (low + high) + 0.5 * (high - low) * nodes, 0.5 * weights))
+    prices, chances = (np.concatenate(part) for part in zip(*found, strict=True))
+    return prices, chances / len(found)
+
+
+@dataclass(frozen=True)
+class Design:
+    """Experiments to expect: x = (z, -p z), what their scores hold, and how likely each is."""
+
+    x: Array
+    held: Array  # L x = (z, -f (p - c) z)
+    weight: Array
+
+    @classmethod
+    def of(cls, policy: PrivatePolicy, z: Array, prices: Array, weights: Array) -> Design:
+        """All customers at all prices."""
+        shift, factor = policy.price_scale
+        x = np.concatenate([np.hstack([z, -p * z]) for p in prices])
+        held = np.concatenate([np.hstack([z, -factor * (p - shift) * z]) for p in prices])
+        return cls(x, held, np.repeat(weights, len(z)) / len(z))
+
+
+def private_covariance(policy: PrivatePolicy, design: Design, theta: Array, steps: int) -> Array:
+    """The mean squared error of theta after so many reports, as a matrix: by replay, with a margin (see above)."""
+    rng = np.random.default_rng(0)
+    values, vectors = np.linalg.eigh(linearised(policy, design, theta, steps))
+    around = (rng.standard_normal((REPLAYS, len(theta))) * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    truths = _projected(policy, theta + around)
+    errors = replay(policy, design, truths, steps, rng) - truths
+    covariance: Array = SAFETY["private"] ** 2 * (errors.T @ errors) / len(errors)
+    return covariance
+
+
+def replay(policy: PrivatePolicy, design: Design, truths: Array, steps: int, rng: np.random.Generator) -> Array:
+    """Where SGD ends after so many reports, once for each truth. Late steps are taken together, 8% of all so far."""
+    d, (shift, factor), family = policy.dim, policy.price_scale, policy.family
+    buys = family.mean(truths @ design.x.T)
+    theta = np.tile(np.array(policy.start_at), (len(truths), 1))
+    noise, t = np.sqrt(_noise(policy)), 0
+    while t < steps:
+        until = min(steps, max(t + 1, int(1.08 * t)))
+        sizes = 1.0 / (policy.zeta * np.arange(t + 1, until + 1))
+        drift = ((buys - family.mean(theta @ design.x.T)) * design.weight) @ design.held
+        w = sizes.sum() * drift + np.sqrt((sizes**2).sum()) * noise * rng.standard_normal(theta.shape)
+        slope = factor * w[:, d:]
+        theta = _projected(policy, theta + np.hstack([w[:, :d] + shift * slope, slope]))
+        t = until
+    return theta
+
+
+def _noise(policy: PrivatePolicy) -> float:
+    """The variance of a decoded report along any direction, but for what little of it is the score's own."""
+    mechanism = policy.mechanism
+    if isinstance(mechanism, Gaussian):
+        return mechanism.sd**2
+    return mechanism.scale**2 / mechanism.dim  # |w| = B always, in directions that are spread evenly
+
+
+def _projected(policy: PrivatePolicy, theta: Array) -> Array:
+    centre, radius = policy.ball
+    off = theta - centre
+    length = np.linalg.norm(off, axis=1, keepdims=True)
+    inside: Array = centre + off * np.minimum(1.0, radius / np.maximum(length, 1e-300))
+    return inside
+
+
+def linearised(policy: PrivatePolicy, design: Design, theta: Array, steps: int) -> Array:
+    """The mean squared error by the linearised recursion."""
+    d, (shift, factor), zeta = policy.dim, policy.price_scale, policy.zeta
+    curvature = policy.family.curvature(design.x @ theta) * design.weight
+    a, U = np.linalg.eigh((design.held.T * curvature) @ design.held / zeta)
+    back = np.block([[np.eye(d), shift * factor * np.eye(d)], [np.zeros((d, d)), factor * np.eye(d)]])  # L'
+    directions = back @ U
+    most = policy.ball[1] ** 2 / (directions**2).sum(axis=0)
+    v = mean_squares(np.maximum(a, 0.0), np.full(2 * d, _noise(policy)), zeta, steps, most)
+    covariance: Array = (directions * v) @ directions.T
+    return covariance
+
+
+def mean_squares(a: Array, s: Array, zeta: float, steps: int, most: Array) -> Array:
+    """v_t of the recursion above after so many steps, from v_0 = r^2.
+
+    >>> mean_squares(np.array([2.0]), np.array([1.0]), 1.0, 10**6, np.array([1e9])).round(9)    # 1 / (3 t)
+    array([3.33e-07])
+    """
+    v = most.astype(np.float64).copy()
+    first = min(steps, _EXACT)
+    for t in range(1, first + 1):
+        v = np.minimum((1.0 - a / t) ** 2 * v + s / (zeta * t) ** 2, most)
+    if steps > first:
+        left, k = np.log(first / steps), 2.0 * a - 1.0
+        near = np.abs(k) < 1e-9
+        whole = np.where(near, -left, -np.expm1(k * left) / np.where(near, 1.0, k))
+        v = np.minimum(v * np.exp(2.0 * a * left) + s / (zeta**2 * steps) * whole, most)
+    return v

@@ -1,0 +1,205 @@
+"""All that the dashboard shows of a product, in numbers and in words. A function of the learner: no clock, no chance.
+
+Points of the history are cumulative counts and sums, so that the page can take differences over any stretch of time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushprice.policies import Phase, PrivatePolicy
+from hushprice.policies.base import FOREVER
+from hushprice.policies.bounds import BoundServer
+from hushprice.policies.episodes import EpisodeServer
+from hushprice.policies.private.server import SGDServer
+from hushprice.policies.semi_myopic import MyopicServer
+from hushprice.service.core.statistics import COUNTS, SUMS, Point
+from hushprice.service.dashboard.bands import QUANTILE, Facts, spread
+
+if TYPE_CHECKING:
+    from hushprice.service.core.learner import Learner
+
+MOST_NUMBERS = 6_000  # coefficients in the history that is sent
+
+MODES = {
+    "live": "Live: customers get the prices that the policy chooses, and it learns from what they do.",
+    "shadow": "Shadow: customers get the baseline price. The policy watches and learns, but sets no price.",
+    "frozen": "Frozen: prices stay as they are now, and nothing more is learned.",
+}
+PHASES = {
+    Phase.EXPLORE: ("Trying prices", "Each customer gets a price drawn at random, to learn how demand depends on it."),
+    Phase.GRID: (
+        "Trying prices",
+        "Each customer gets one of a few prices at random, to learn how demand depends on it.",
+    ),
+    Phase.EXPLOIT: ("Using what was learned", "Each customer gets the price that should earn most from them."),
+    Phase.PERTURB: (
+        "Earning and learning",
+        "Each customer gets the best known price, moved a little up or down by chance.",
+    ),
+    Phase.FIXED: ("One price", "Everyone gets the same price."),
+    Phase.INDEX: ("Earning and learning", "Each customer gets the price that could plausibly earn most."),
+    Phase.SAMPLE: ("Earning and learning", "Each customer gets the best price under one plausible guess of demand."),
+    Phase.SET: ("Earning and learning", "Each customer gets the best price under the luckiest of several guesses."),
+    Phase.STAGES: ("Earning and learning", "Prices that cannot be the best are ruled out, one after the other."),
+}
+SEEN = "The server sees each customer's features, price and outcome, and keeps them in its log."
+UNSEEN = (
+    "The server sees no features, no price and no sale of any customer. So it cannot say what was earned; shown is "
+    "what its model says."
+)
+
+
+def summary(learner: Learner) -> dict[str, Any]:
+    """What the page shows, as plain data."""
+    definition, policy, tally = learner.definition, learner.policy, learner.tally
+    facts = Facts.of(learner)
+    title, words = PHASES[learner.params.phase]
+    if learner.mode == "shadow":
+        title, words = "Watching", "Everyone gets the baseline price, or the shop's own; the policy learns from it."
+    return {
+        "product": definition.name,
+        "kind": "private" if definition.private else "plain",
+        "policy": policy.name,
+        "family": policy.family.name,
+        "currency": definition.currency,
+        "version": learner.version,
+        "seq": learner.seq,
+        "at": learner.at,
+        "mode": learner.mode,
+        "mode_words": MODES[learner.mode],
+        "phase": {
+            "name": learner.params.phase.name.lower(),
+            "title": title,
+            "words": words,
+            "progress": None if learner.mode != "live" else progress(learner),
+        },
+        "guarantee": guarantee(learner),
+        "dim": definition.dim,
+        "features": [feature.config() for feature in definition.features],
+        "prices": list(policy.prices),
+        "allowed": list(learner.limits.prices),
+        "ladder": list(learner.limits.rules.ladder),
+        "cost": policy.cost,
+        "baseline": facts.baseline,
+        "baseline_stated": definition.baseline,
+        "guardrails": learner.guardrails.config(),
+        "outcomes": {"wait": definition.wait, "then": definition.then},
+        "counts": tally.counts,
+        "sums": {name: getattr(tally, name) for name in SUMS},
+        "open_offers": len(learner.open),
+        "known": facts.estimated,
+        "learned_now": learner.learned,
+        "only_experiments": isinstance(learner.server, EpisodeServer | SGDServer),
+        "minutes": [[60 * minute, n] for minute, n in sorted(tally.minutes.items())],
+        "history": history(tally.points, 2 * definition.dim, private=definition.private),
+        "earned": None if definition.private else earned(learner, facts),
+    }
+
+
+def guarantee(learner: Learner) -> dict[str, Any]:
+    """What customers are promised, in words that need no theory."""
+    policy = learner.policy
+    if not isinstance(policy, PrivatePolicy):
+        return {"epsilon": None, "delta": None, "odds": None, "title": "No privacy guarantee", "words": SEEN}
+    promise = policy.guarantee
+    odds = math.exp(promise.epsilon)
+    chance = "" if promise.delta == 0.0 else f" (but for a chance of {promise.delta:.2g})"
+    return {
+        "epsilon": promise.epsilon,
+        "delta": promise.delta,
+        "odds": odds,
+        "title": f"\u03b5 = {promise.epsilon:.3g} for each report",
+        "words": "Prices are worked out on the customer's own device. All it sends is one scrambled report: whatever "
+        f"it says, it is at most {odds:.3g} times as likely from one customer as from any other{chance}.",
+        "unseen": UNSEEN,
+    }
+
+
+def progress(learner: Learner) -> dict[str, Any] | None:
+    """How far the phase has come: done, of (None if it has no end), and what is counted."""
+    server = learner.server
+    if isinstance(server, SGDServer | EpisodeServer):
+        length = server.length if isinstance(server, SGDServer) else server.explore + server.commit
+        exploring = server.offset < server.explore
+        done = server.offset if exploring else server.offset - server.explore
+        of = server.explore if exploring else length - server.explore
+        what = "experiments" if exploring else "customers at the learned prices"
+        name = f" in round {server.q}" if length < FOREVER else ""
+        return {"done": done, "of": of if of < FOREVER // 2 else None, "words": what + name}
+    if isinstance(server, MyopicServer):
+        needed = server.policy.records_to_start
+        if server.estimator.records < needed:
+            return {"done": server.estimator.records, "of": needed, "words": "outcomes before the first learned price"}
+        return {"done": server.t, "of": None, "words": "customers, prices moved less and less"}
+    if isinstance(server, BoundServer) and server.plan.length < FOREVER // 2:
+        return {"done": server.t, "of": server.plan.length, "words": f"customers in round {server.k}"}
+    return None
+
+
+def history(points: list[Point], width: int, *, private: bool) -> dict[str, Any]:
+    """The history by columns: times, phases, cumulative counts and sums, and the estimates where these are kept."""
+    thin = max(1, -(-len(points) * width // MOST_NUMBERS))
+    kept = [k for k, point in enumerate(points) if point.theta and (len(points) - 1 - k) % thin == 0]
+    shown = ("customers", "experiments", "learned") if private else ("customers", "experiments", "learned", "outcomes")
+    columns: dict[str, Any] = {
+        "at": [round(point.at, 1) for point in points],
+        "phase": [Phase(point.phase).name.lower() for point in points],
+        **{name: [point.counts[COUNTS.index(name)] for point in points] for name in shown},
+    }
+    if not private:
+        for name in SUMS:
+            columns[name] = [round(point.sums[SUMS.index(name)], 4) for point in points]
+    columns["theta_at"] = kept
+    columns["theta"] = [[float(f"{value:.5g}") for value in points[k].theta] for k in kept]
+    return columns
+
+
+def earned(learner: Learner, facts: Facts) -> dict[str, Any] | None:
+    """What the last customers brought, next to what the model expects of the same ones at the baseline.
+
+    Means a customer, net of cost, experiments included. The first comes with the standard error of a mean, the second
+    with that of the estimate, their difference with both as if they were independent. They are not quite, since the
+    estimate was learned from these customers among others; so the intervals are rough, and the words say so.
+    """
+    recent, policy, baseline = list(learner.tally.recent), learner.policy, facts.baseline
+    if len(recent) < 2:
+        return None
+    z = np.array([closed.z for closed in recent])
+    price, y, cost = np.array([closed[1:] for closed in recent]).T
+    gains = (price - cost) * y
+    mean, error = float(gains.mean()), float(gains.std(ddof=1) / math.sqrt(len(gains)))
+    told: dict[str, Any] = {
+        "n": len(recent),
+        "mean": mean,
+        "low": mean - QUANTILE * error,
+        "high": mean + QUANTILE * error,
+    }
+    found = spread(facts)
+    if not facts.estimated or found.covariance is None:
+        return told | {"baseline": None, "words": found.words}
+    theta, d = facts.theta, learner.definition.dim
+    eta = z @ theta[:d] - baseline * (z @ theta[d:])
+    margin = baseline - cost
+    expected = float(np.mean(margin * policy.family.mean(eta)))
+    slope = (margin * policy.family.curvature(eta))[:, None] * np.hstack([z, -baseline * z])
+    gradient = slope.mean(axis=0)
+    model = math.sqrt(max(float(gradient @ found.covariance @ gradient), 0.0))
+    both = math.hypot(error, model)
+    return told | {
+        "baseline": {
+            "mean": expected,
+            "low": expected - QUANTILE * model,
+            "high": expected + QUANTILE * model,
+        },
+        "more": {
+            "mean": mean - expected,
+            "low": mean - expected - QUANTILE * both,
+            "high": mean - expected + QUANTILE * both,
+        },
+        "words": "Earned by the last customers with an outcome, experiments included, and what the model expects of "
+        "them at the baseline. The ranges are rough: both rest on some of the same customers.",
+    }

@@ -1,0 +1,1 @@
+"""The demo shop: example products and simulated customers over real HTTP."""

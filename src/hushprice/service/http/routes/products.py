@@ -1,0 +1,206 @@
+"""What sellers look at: products, summary, curve, log, history."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from typing import Any
+
+from starlette.responses import Response, StreamingResponse
+
+from hushprice.policies import PrivatePolicy
+from hushprice.service.core.events import Event
+from hushprice.service.core.learner import Learner
+from hushprice.service.dashboard.bands import Facts
+from hushprice.service.dashboard.curve import curve as draw
+from hushprice.service.dashboard.summary import summary as summarise
+from hushprice.service.errors import NotFound
+from hushprice.service.http.endpoint import PRODUCT, Call, Endpoint
+from hushprice.service.http.responses import (
+    HistoryAnswer,
+    OpenAnswer,
+    Problem,
+    ProductAnswer,
+    ProductsAnswer,
+    StateAnswer,
+    answer,
+    encoded,
+    ready,
+)
+from hushprice.service.http.routes.log_export import PIECE, csv_lines
+from hushprice.service.http.routes.pages import matches
+from hushprice.service.storage.store import Product
+from hushprice.service.writer.messages import View
+
+MOST_FEATURES = 10_000
+
+
+async def products(call: Call) -> Response:
+    """All products."""
+    return answer(
+        {
+            "products": [
+                {
+                    "name": view.name,
+                    "kind": _kind(view),
+                    "version": view.version,
+                    "mode": view.mode,
+                    "currency": view.definition.currency,
+                }
+                for view in await call.parts.looks.products()
+            ]
+        }
+    )
+
+
+def _kind(view: View) -> str:
+    return "private" if view.private else "plain"
+
+
+def guarantee(view: View) -> str:
+    """What customers are promised, in words."""
+    policy = view.definition.policy
+    if isinstance(policy, PrivatePolicy):
+        return f"{policy.guarantee}. Contexts, prices and sales never reach this server."
+    return "None: contexts, prices and outcomes are kept in the log as they are."
+
+
+async def product(call: Call) -> Response:
+    """One product: how it was defined and how it stands."""
+    view = await call.parts.looks.view(call.product)
+    return answer(
+        {
+            "name": view.name,
+            "kind": _kind(view),
+            "definition": view.definition.config(),
+            "mode": view.mode,
+            "guardrails": view.guardrails.config(),
+            "version": view.version,
+            "seq": view.seq,
+            "phase": view.phase,
+            "counts": dict(view.counts),
+            "open_offers": view.waiting,
+            "guarantee": guarantee(view),
+        }
+    )
+
+
+async def summary(call: Call) -> Response:
+    """All that the dashboard shows of a product."""
+    view = await call.parts.looks.view(call.product)
+    told = await call.parts.waiter.result(call.parts.service.run(view.name, summarise))
+    body = encoded(told)
+    headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:24]}"', "Cache-Control": "private, no-cache"}
+    if matches(call.request.headers.get("if-none-match"), headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    return ready(body, 200, headers)
+
+
+async def curve(call: Call) -> Response:
+    """The demand and revenue curve of a hypothetical customer, with bands."""
+    context = _numbers(call.request.query_params.getlist("context"))
+    view = await call.parts.looks.view(call.product)
+    facts = await call.parts.waiter.result(call.parts.service.run(view.name, Facts.of))
+    return answer(await asyncio.to_thread(draw, facts, context))  # some work, which the writer need not wait for
+
+
+def _numbers(given: list[str]) -> list[float]:
+    """``1,0.3,2`` as numbers."""
+    problem = Problem(422, "invalid", "Give the customer once, as ?context=1,0.3,... with one number a feature.")
+    if len(given) != 1 or len(given[0]) > 50 * MOST_FEATURES or "_" in given[0]:
+        raise problem
+    try:
+        numbers = [float(part) for part in given[0].split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise problem
+    return numbers
+
+
+async def log(call: Call) -> Response:
+    """The log as CSV.
+
+    Plain products: a line for each offer with its outcome, readable by `hushprice fit`. Private products: what devices
+    sent, which is all there is.
+    """
+    view = await call.parts.looks.view(call.product)
+    store = call.parts.service.store
+    on_record = await asyncio.to_thread(_on_record, call, view.name)
+
+    def fetch(after: int, upto: int) -> list[Event]:
+        return list(store.events(on_record.id, after, upto, limit=PIECE))
+
+    return StreamingResponse(
+        csv_lines(fetch, view),
+        media_type="text/csv",
+        headers={
+            "Cache-Control": "no-store",
+            "Content-Disposition": f'attachment; filename="{view.name}.csv"',
+        },
+    )
+
+
+def _on_record(call: Call, name: str) -> Product:
+    found = call.parts.service.store.product(name)
+    if found is None:
+        raise NotFound("There is no such product.")
+    return found
+
+
+async def history(call: Call) -> Response:
+    """What was changed by hand, and versions one can roll back to.
+
+    Any version up to the current one will do; these are some along the way, with when they were and how many customers
+    had been served.
+    """
+    view = await call.parts.looks.view(call.product)
+
+    def told() -> list[Event]:
+        return call.parts.service.store.changes(_on_record(call, view.name).id, view.seq)
+
+    def points(learner: Learner) -> list[dict[str, Any]]:
+        known = (point for point in learner.tally.points if point.seq <= learner.version)
+        return [{"version": p.seq, "at": p.at, "customers": p.customers} for p in known]
+
+    changes = await asyncio.to_thread(told)
+    versions = await call.parts.waiter.result(call.parts.service.run(view.name, points))
+    events = [{"seq": e.seq, "at": e.at, "kind": e.kind, **e.body} for e in changes]
+    return answer({"events": events, "versions": [{"version": 0, "at": None, "customers": 0}, *versions]})
+
+
+async def state(call: Call) -> Response:
+    """How far the log is folded, and the SHA-256 of what was learned."""
+    view = await call.parts.looks.view(call.product)
+
+    def told(learner: Learner) -> dict[str, Any]:
+        return {"seq": learner.seq, "version": learner.version, "digest": learner.digest()}
+
+    return answer(await call.parts.waiter.result(call.parts.service.run(view.name, told)))
+
+
+_CONTEXT = {
+    "name": "context",
+    "in": "query",
+    "required": True,
+    "description": "The features of a hypothetical customer, in order, with commas.",
+    "schema": {"type": "string", "examples": ["1,0.3,0.7"]},
+}
+ENDPOINTS = (
+    Endpoint(method="GET", path="/v1/products", run=products, role="device", answer=ProductsAnswer, tag="products"),
+    Endpoint(method="GET", path=PRODUCT, run=product, role="seller", answer=ProductAnswer, tag="products"),
+    Endpoint(
+        method="GET", path=f"{PRODUCT}/summary", run=summary, role="seller", answer=OpenAnswer, refusals=(304,),
+        tag="products",
+    ),
+    Endpoint(
+        method="GET", path=f"{PRODUCT}/curve", run=curve, role="seller", answer=OpenAnswer, refusals=(409, 422),
+        query=(_CONTEXT,), tag="products",
+    ),
+    Endpoint(method="GET", path=f"{PRODUCT}/log", run=log, role="seller", kind="text/csv", tag="products"),
+    Endpoint(
+        method="GET", path=f"{PRODUCT}/history", run=history, role="seller", answer=HistoryAnswer, tag="products"
+    ),
+    Endpoint(method="GET", path=f"{PRODUCT}/state", run=state, role="admin", answer=StateAnswer, tag="products"),
+)  # fmt: skip

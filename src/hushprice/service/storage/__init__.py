@@ -1,0 +1,1 @@
+"""The database: products, event logs, keys, snapshots and their verification."""

@@ -1,0 +1,138 @@
+"""How databases are opened: their addresses, the settings of each connection, and their troubles in our words."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+
+from hushprice.errors import InvalidInput
+from hushprice.service.errors import Rejected, Unavailable
+
+QUIET = 1.0  # seconds after which a line to PostgreSQL is tried before it is used
+
+
+def database_url(url: str) -> URL:
+    """The URL as SQLAlchemy takes it, refused if it is of neither kind."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, AttributeError, ValueError):
+        raise InvalidInput("The database must be given as sqlite:///file or postgresql://user@host/name.") from None
+    if parsed.get_backend_name() == "sqlite":
+        if parsed.database in (None, "", ":memory:"):
+            raise InvalidInput("The database must be a file, as in sqlite:///hushprice.db: what is kept must last.")
+        if not Path(str(parsed.database)).absolute().parent.is_dir():
+            raise InvalidInput("There is no folder to put the database file in: make it first.")
+        return parsed.set(drivername="sqlite")
+    if parsed.get_backend_name() in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    raise InvalidInput("The database must be SQLite (sqlite:///file) or PostgreSQL (postgresql://user@host/name).")
+
+
+def durable(connection: Any, record: Any) -> None:
+    """Each commit on disk before it is told; transactions begin where we say, not where the driver thinks."""
+    connection.isolation_level = None
+    for setting in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        "wal_autocheckpoint = 10000",  # pages: those of the index are written again and again, and copied back once
+        "cache_size = -65536",  # KiB
+    ):
+        connection.execute(f"PRAGMA {setting}").close()
+
+
+def ring(connection: Any, record: Any, proxy: Any) -> None:
+    """See whether the server is still there, if the line has been quiet: it may have been started anew."""
+    if time.monotonic() - record.info.get("used", -QUIET) < QUIET:
+        return
+    try:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("SELECT 1")
+        connection.rollback()
+    except psycopg.Error:
+        raise sa.exc.DisconnectionError from None  # the pool opens another
+
+
+def note(connection: Any, record: Any) -> None:
+    """Note when a line was last used."""
+    record.info["used"] = time.monotonic()
+
+
+def begin(connection: Connection) -> None:
+    """Begin a transaction; one that writes has the file for itself at once."""
+    writes = connection.get_execution_options().get("hushprice_writes", False)
+    with closing(connection.connection.cursor()) as cursor:
+        cursor.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+_AWAY = (sqlite3.OperationalError, psycopg.OperationalError, psycopg.InterfaceError)
+
+
+# What a driver may say when a database is opened. Only these words are told: the rest of its text holds names and
+# addresses, and may hold a password.
+_REASONS = re.compile(
+    r"password authentication failed|no password supplied|no pg_hba\.conf entry|authentication failed|"
+    r"connection refused|no such file or directory|timeout expired|could not translate host name|"
+    r"failed to resolve host|network is unreachable|no route to host|too many clients|too many connections|"
+    r"permission denied|(?:database|role) (?=\"[^\"]*\" does not exist)|certificate verify failed|does not support ssl|"
+    r"starting up|shutting down|unable to open database file|readonly database|database is locked|disk i/o error|"
+    r"database or disk is full|not a database|malformed",
+    re.IGNORECASE,
+)
+
+
+def _reason(problem: BaseException) -> str:
+    """Why a database cannot be opened, in the driver's words as far as they hold no names.
+
+    >>> _reason(psycopg.OperationalError('FATAL: password authentication failed for user "ann"'))
+    'password authentication failed'
+    >>> _reason(psycopg.OperationalError('FATAL: database "shop" does not exist'))
+    'the database does not exist'
+    """
+    driver = getattr(problem, "orig", None) or problem
+    found = _REASONS.search(str(driver))
+    if found is None:
+        return type(driver).__name__
+    words = found[0].lower()
+    if words in ("database ", "role "):
+        return f"the {words}does not exist"
+    return words + _HINTS.get(words, "")
+
+
+_HINTS = {
+    "unable to open database file": ": may this user read and write the file and its folder, and who owns them",
+    "readonly database": ": may this user write the file and its folder, and who owns them",
+    "does not support ssl": ": set ssl = on there, or leave sslmode out where nobody can listen in",
+}
+
+
+@contextmanager
+def translated(opening: bool) -> Iterator[None]:
+    """The database's troubles in our words, which hold no statement and no values; when it is opened, with a reason."""
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error, psycopg.Error) as problem:
+        told = Unavailable(f"The database cannot be opened: {_reason(problem)}.") if opening else _told(problem)
+        raise told from None
+
+
+def _told(problem: Exception) -> Unavailable:
+    if isinstance(problem, (OperationalError, InterfaceError, *_AWAY)):
+        return Unavailable("The database does not answer, or is busy. Nothing was acknowledged: try again.")
+    if isinstance(problem, DBAPIError):
+        if problem.connection_invalidated:
+            return Unavailable("The database does not answer. Nothing was acknowledged: try again.")
+        return Rejected(f"The database did not take it ({type(problem.orig).__name__}).")
+    if isinstance(problem, SQLAlchemyError):
+        return Unavailable(f"The database cannot be used: {type(problem).__name__}.")
+    return Rejected(f"The database did not take it ({type(problem).__name__}).")

@@ -1,0 +1,434 @@
+"""The database: products, their logs, keys, and snapshots as a cache of what the logs give.
+
+SQLite (write-ahead log, synced at every commit) or PostgreSQL. A write transaction holds the products it is about:
+SQLite's are one at a time by ``BEGIN IMMEDIATE``, PostgreSQL's lock the rows of the products, in order of id. What was
+committed is on disk, whatever a PostgreSQL server's defaults are.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from hushprice.errors import HushpriceError, InvalidInput
+from hushprice.service.core.events import CHANGES, Event, decode, encode
+from hushprice.service.core.size_limits import fits
+from hushprice.service.definition import Definition
+from hushprice.service.errors import Conflict, Unavailable
+from hushprice.service.storage.database import begin, database_url, durable, note, ring, translated
+from hushprice.service.storage.schema import (
+    ADD,
+    ADD_MANY,
+    BEGIN_POSTGRES,
+    NEXT,
+    ONE,
+    READ_POSTGRES,
+    READ_SQLITE,
+    SCHEMA,
+    events,
+    keys,
+    products,
+    schema,
+    snapshots,
+    sqlite_tables,
+    tables,
+)
+
+BUSY_SECONDS = 10.0  # that a writer waits for another
+PAGE = 5_000  # events read at once
+LAST = 2**62
+FEW = 20  # events that PostgreSQL takes sooner one by one than as a stream
+KEPT_SNAPSHOTS = 3
+_LOCK = 0x68757368  # of PostgreSQL, while tables are made
+
+Row = tuple[int, int, float, str, str, str]
+"""(product id, seq, at, kind, key, body as text)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """A product on record."""
+
+    id: int
+    definition: Definition
+    created: float
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """A key for the API, without its secret."""
+
+    id: int
+    name: str
+    role: str
+    sha256: str
+    created: float
+    revoked: float | None
+
+
+class Store:
+    """A database that was opened and has the tables.
+
+    Whatever goes wrong in it comes out as :class:`~hushprice.service.Unavailable`.
+    """
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self.url = database_url(url)
+        self.sqlite = self.url.get_backend_name() == "sqlite"
+        options: dict[str, Any] = {"timeout": BUSY_SECONDS} if self.sqlite else {"connect_timeout": 5}
+        self._epoch = 0.0  # the server's clock when this machine's monotonic one was 0
+        self.engine = sa.create_engine(self.url, connect_args=options, pool_recycle=3600)
+        if self.sqlite:
+            sa.event.listen(self.engine, "connect", durable)
+            sa.event.listen(self.engine, "begin", begin)
+        else:
+            sa.event.listen(self.engine, "checkout", ring)
+            sa.event.listen(self.engine, "checkin", note)
+        self._file = Path(str(self.url.database)).absolute() if self.sqlite else None
+        self._inode: tuple[int, int] | None = None  # of the file that was opened
+        self._opening = True
+        try:
+            self._make(create)
+            self._prepare(create)
+            self._inode, self._opening = self._found(), False
+        except BaseException:
+            self.engine.dispose()
+            raise
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = True) -> Store:
+        """The database at "sqlite:///file" or "postgresql://user@host/name".
+
+        The file and the tables are made if need be; not with ``create=False``, to which they must be there.
+        """
+        return cls(url, create=create)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+    def _make(self, create: bool) -> None:
+        """The file of SQLite, for nobody else's eyes: plain customers' contexts are kept in it. SQLite gives the files
+        that it puts beside it the same rights. The rights of a file that is there are its owner's business."""
+        if self._file is None or self._file.exists():
+            return
+        if not create:
+            raise InvalidInput(f"There is no database file {self._file.name} in that folder.")
+        try:
+            os.close(os.open(self._file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            pass  # another process was faster
+        except OSError as problem:
+            raise Unavailable(f"The database file cannot be made: {problem.strerror}.") from None
+
+    def _found(self) -> tuple[int, int] | None:
+        """Which file is at the database's path now."""
+        if self._file is None:
+            return None
+        try:
+            found = os.stat(self._file)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _same(self) -> None:
+        """Unavailable if the file is not the one that was opened: what is written there would be kept nowhere."""
+        if self._inode is not None and self._found() != self._inode:
+            raise Unavailable(
+                "The database file was deleted, moved or replaced while it was in use. Nothing was acknowledged: stop "
+                "the service, put the file back and start again."
+            )
+
+    def _prepare(self, create: bool) -> None:
+        with self._begun() as connection:
+            if not create and not sa.inspect(connection).has_table(schema.name):
+                raise InvalidInput("This is no database of hushprice: it has none of the tables.")
+            if not self.sqlite and connection.execute(sa.text("SHOW fsync")).scalar() != "on":
+                raise InvalidInput(
+                    "The PostgreSQL server runs with fsync = off: it would lose what was acknowledged when its "
+                    "machine fails. Set fsync = on in its configuration, reload it and start again."
+                )
+            self._alone(connection)
+            tables.create_all(connection)
+            if self.sqlite:
+                sqlite_tables.create_all(connection)
+            found = connection.execute(sa.select(schema.c.version)).scalar()
+            if found is None:
+                connection.execute(schema.insert().values(version=SCHEMA))
+            elif found != SCHEMA:
+                raise InvalidInput(
+                    f"The database has tables of version {found}; this release of hushprice knows version {SCHEMA}. "
+                    f"Use the release that made it, or see docs/deploy.md on upgrades."
+                )
+        with self.write():  # to know the time
+            pass
+
+    # -- transactions ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that changes nothing and waits for nobody."""
+        self._same()
+        with translated(self._opening), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self, product_ids: Iterable[int] = ()) -> Iterator[Connection]:
+        """A transaction that has these products for itself. It is committed, and on disk, when the block is left."""
+        with self._begun() as connection:
+            if not self.sqlite:
+                ((_, now, _),) = self.ask(connection, BEGIN_POSTGRES, list(product_ids))
+                self._epoch = now - time.monotonic()
+            yield connection
+
+    @contextmanager
+    def _begun(self) -> Iterator[Connection]:
+        self._same()
+        with translated(self._opening), self._connect(hushprice_writes=True) as connection, connection.begin():
+            yield connection
+            self._same()  # or else it is rolled back
+
+    def _alone(self, connection: Connection) -> None:
+        """Nobody else makes tables, products or keys until the transaction ends. (SQLite has one writer anyway.)"""
+        if not self.sqlite:
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+
+    def clock(self) -> float:
+        """Seconds since 1970 by the clock that all who write here share: PostgreSQL's own, or with SQLite, where all
+        are on one machine, the machine's."""
+        return time.time() if self.sqlite else self._epoch + time.monotonic()
+
+    def _connect(self, **options: Any) -> Connection:
+        return self.engine.connect().execution_options(**options)
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is made for several processes. (They are safe on one SQLite file too, but wait for each other.)"""
+        return not self.sqlite
+
+    def ping(self) -> None:
+        """Ask the database for something; Unavailable if it is gone."""
+        with self.read() as connection:
+            connection.execute(sa.select(schema.c.version)).scalar()
+
+    # -- products -------------------------------------------------------------------------------------------------
+
+    def products(self, connection: Connection | None = None) -> list[Product]:
+        """All products, in the order of their making."""
+        return [_product(row) for row in self._rows(sa.select(products).order_by(products.c.id), connection)]
+
+    def names(self) -> list[str]:
+        """The names of all products, in the order of their making; whether each can be read or not."""
+        return [name for (name,) in self._rows(sa.select(products.c.name).order_by(products.c.id), None)]
+
+    def product(self, name: str, connection: Connection | None = None) -> Product | None:
+        """The product of that name."""
+        found = self._rows(sa.select(products).where(products.c.name == name), connection)
+        return _product(found[0]) if found else None
+
+    def add_product(self, definition: Definition) -> bool:
+        """Put a product on record: whether it is new. One that was defined otherwise is refused.
+
+        Of one that is there the currency, ``max_age`` and the low and high of features become those given.
+        """
+        mine = products.c.name == definition.name
+        plain = encode(definition.config())
+        with self.write() as connection:
+            self._alone(connection)
+            found = self._rows(sa.select(products).where(mine), connection)
+            if not found:
+                fits(definition)
+                row = {"name": definition.name, "definition": plain, "created": time.time()}
+                connection.execute(products.insert().values(row))
+                return True
+            try:
+                known = _product(found[0]).definition.fixed()
+            except (HushpriceError, ValueError, TypeError, KeyError, AttributeError):
+                return False  # it cannot be read: who sells it says so, and the other products are sold
+            differ = [key for key, value in definition.fixed().items() if known.get(key) != value]
+            if not differ:
+                if found[0].definition != plain:
+                    connection.execute(products.update().where(mine).values(definition=plain))
+                return False
+        raise Conflict(
+            f"There is a product {definition.name} that was defined otherwise: {', '.join(differ)} differs, on which "
+            f"what was learned depends. To start over, give the new one another name or use another database; mode and "
+            f"guardrails can be changed while a product is sold."
+        )
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def events(
+        self,
+        product_id: int,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        connection: Connection | None = None,
+    ) -> Iterator[Event]:
+        """Events ``after`` < seq <= ``upto``, at most ``limit`` of them, in order; read page by page."""
+        last, left = LAST if upto is None else upto, LAST if limit is None else limit
+        while left > 0:
+            page = min(PAGE, left)
+            rows = self._next(product_id, after, last, page, connection)
+            for seq, at, kind, key, body in rows:
+                yield Event(seq, at, kind, key, decode(body), text=body)
+            if len(rows) < page:
+                return
+            after, left = rows[-1][0], left - len(rows)
+
+    def _next(self, product_id: int, after: int, upto: int, page: int, connection: Connection | None) -> list[Any]:
+        if connection is not None:
+            return self.ask(connection, NEXT, product_id, after, upto, page)
+        with self.read() as own:
+            return self.ask(own, NEXT, product_id, after, upto, page)
+
+    def ask(self, connection: Connection, statement: str, *given: Any) -> list[Any]:
+        """Ask the driver; ``?`` stands for what is given."""
+        cursor = connection.connection.cursor()
+        cursor.execute(statement if self.sqlite else statement.replace("?", "%s"), given)
+        found = list(cursor.fetchall())
+        cursor.close()
+        return found
+
+    def changes(self, product_id: int, upto: int | None = None, connection: Connection | None = None) -> list[Event]:
+        """Modes, guardrails and rollbacks, in order."""
+        columns = (events.c.seq, events.c.at, events.c.kind, events.c.key, events.c.body)
+        mine = (events.c.product_id == product_id, events.c.kind.in_(CHANGES))
+        query = sa.select(*columns).where(*mine, *(() if upto is None else (events.c.seq <= upto,)))
+        rows = self._rows(query.order_by(events.c.seq), connection)
+        return [Event(seq, at, kind, key, decode(body)) for seq, at, kind, key, body in rows]
+
+    def event(self, product_id: int, seq: int, connection: Connection) -> tuple[str, float] | None:
+        """(key, at) of one event."""
+        rows = self.ask(connection, ONE, product_id, seq)
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def head(self, product_id: int, connection: Connection | None = None) -> int:
+        """The number of the last event."""
+        query = sa.select(sa.func.max(events.c.seq)).where(events.c.product_id == product_id)
+        return int(self._rows(query, connection)[0][0] or 0)
+
+    def bodies(self, product_id: int, seqs: Sequence[int], connection: Connection) -> dict[str, str]:
+        """The bodies of these events, as text, by key."""
+        if not seqs:
+            return {}
+        if self.sqlite:
+            return dict(self.ask(connection, READ_SQLITE, product_id, str(list(seqs))))
+        return dict(self.ask(connection, READ_POSTGRES, product_id, list(seqs)))
+
+    def add_events(self, rows: Sequence[Row], connection: Connection) -> None:
+        """Write events down."""
+        if not rows:
+            return
+        with closing(connection.connection.cursor()) as cursor:
+            if self.sqlite:
+                insert(cursor, ADD, rows)
+            elif len(rows) <= FEW:
+                cursor.executemany(ADD.replace("?", "%s"), rows)
+            else:
+                with cursor.copy(ADD_MANY) as copy:
+                    for row in rows:
+                        copy.write_row(row)
+
+    # -- snapshots ------------------------------------------------------------------------------------------------
+
+    def snapshots(
+        self, product_id: int, upto: int | None = None, connection: Connection | None = None
+    ) -> list[tuple[int, str]]:
+        """(seq, digest) of the snapshots kept, the newest first."""
+        query = sa.select(snapshots.c.seq, snapshots.c.digest).where(snapshots.c.product_id == product_id)
+        if upto is not None:
+            query = query.where(snapshots.c.seq <= upto)
+        return [(seq, digest) for seq, digest in self._rows(query.order_by(snapshots.c.seq.desc()), connection)]
+
+    def snapshot(self, product_id: int, seq: int, connection: Connection | None = None) -> bytes | None:
+        """The data of one."""
+        mine = (snapshots.c.product_id == product_id, snapshots.c.seq == seq)
+        rows = self._rows(sa.select(snapshots.c.data).where(*mine), connection)
+        return bytes(rows[0][0]) if rows else None
+
+    def add_snapshot(self, product_id: int, seq: int, last: tuple[str, float], digest: str, data: bytes) -> None:
+        """Keep a snapshot, and of the older ones only the last few; none whose ``last`` event, by key and time, is not
+        in the log any more."""
+        with self.write([product_id]) as connection:
+            if self.event(product_id, seq, connection) != last:
+                return
+            mine = snapshots.c.product_id == product_id
+            connection.execute(snapshots.delete().where(mine, snapshots.c.seq == seq))
+            row = {"product_id": product_id, "seq": seq, "digest": digest, "data": data}
+            connection.execute(snapshots.insert().values(row))
+            kept = [found for found, _ in self.snapshots(product_id, connection=connection)][:KEPT_SNAPSHOTS]
+            connection.execute(snapshots.delete().where(mine, snapshots.c.seq.not_in(kept)))
+
+    # -- keys -----------------------------------------------------------------------------------------------------
+
+    def keys(self) -> list[Key]:
+        """All keys, revoked ones too."""
+        return [Key(**row._mapping) for row in self._rows(sa.select(keys).order_by(keys.c.id), None)]
+
+    def add_key(self, name: str, role: str, sha256: str) -> int:
+        """Put a key on record: its id. The secret stays with whoever made it; what is kept is its SHA-256.
+
+        What is done is told by the names of keys, so that no two in use have the same one.
+        """
+        with self.write() as connection:
+            self._alone(connection)
+            same = sa.select(keys.c.id).where(keys.c.name == name, keys.c.revoked.is_(None))
+            if connection.execute(same).first() is not None:
+                raise Conflict("There is a key of that name. Revoke it first, or give the new one another name.")
+            row = {"name": name, "role": role, "sha256": sha256, "created": time.time()}
+            made: Any = connection.execute(keys.insert().values(row)).inserted_primary_key
+        return int(made[0])
+
+    def revoke_key(self, key_id: int) -> bool:
+        """Refuse a key from now on: whether there was one that was not revoked yet."""
+        with self.write() as connection:
+            mine = (keys.c.id == key_id, keys.c.revoked.is_(None))
+            return connection.execute(keys.update().where(*mine).values(revoked=time.time())).rowcount > 0
+
+    def _rows(self, query: Any, connection: Connection | None) -> Sequence[Any]:
+        if connection is not None:
+            return connection.execute(query).all()
+        with self.read() as own:
+            return own.execute(query).all()
+
+
+def pieces(n: int) -> Iterator[tuple[int, int]]:
+    """(start, size) of pieces of 512, 64, 8 and 1 that make up n rows: few different statements, which stay prepared.
+
+    One statement of many rows, since the driver gives up Python's lock for each: row by row, a busy thread beside it
+    would take the lock every time.
+
+    >>> list(pieces(523))
+    [(0, 512), (512, 8), (520, 1), (521, 1), (522, 1)]
+    """
+    start = 0
+    for size in (512, 64, 8, 1):
+        while n - start >= size:
+            yield start, size
+            start += size
+
+
+def insert(cursor: Any, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+    """INSERT ... VALUES (?, ...) for many rows, in SQLite."""
+    more = ", (" + ", ".join("?" * len(rows[0])) + ")" if rows else ""
+    for start, size in pieces(len(rows)):
+        cursor.execute(statement + more * (size - 1), list(chain.from_iterable(rows[start : start + size])))
+
+
+def _product(row: Any) -> Product:
+    return Product(id=row.id, definition=Definition.of(row.name, decode(row.definition)), created=row.created)

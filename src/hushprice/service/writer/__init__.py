@@ -1,0 +1,1 @@
+"""The writer: one thread per process that runs commands in transactions."""

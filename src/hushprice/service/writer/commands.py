@@ -1,0 +1,278 @@
+"""Commands, and what each decides on when its turn has come.
+
+``prepare`` checks what can be checked without the log, ``wanted`` says what to look up in it, and ``decide`` refuses,
+or stages events and gives the answer, to be called when they are applied. All or nothing: a command that refuses has
+staged nothing.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from uuid import uuid4
+
+import numpy as np
+
+from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput
+from hushprice.policies import PrivatePolicy
+from hushprice.service.core import offers
+from hushprice.service.core.events import MODES, decode, encode, encode_report, offer_id
+from hushprice.service.core.learner import Learner
+from hushprice.service.core.report_rows import report_rows
+from hushprice.service.definition import Definition
+from hushprice.service.errors import Conflict, NotFound, about
+from hushprice.service.guardrails import Guardrails, Limits
+from hushprice.service.writer.messages import Accepted, OfferAnswer, OfferRequest, OutcomeItem, Reported
+from hushprice.service.writer.transaction import Book
+
+if TYPE_CHECKING:
+    from hushprice.service.writer.service import Service
+
+A = TypeVar("A")
+
+
+class Spoiled(Exception):
+    """A command failed half way, and the learner with it."""
+
+
+class Command(Generic[A]):
+    """Something asked about a product by name."""
+
+    writes: ClassVar[bool] = True
+    weight: int = 1
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.future: Future[A] = Future()
+
+    def prepare(self, definition: Definition) -> None:
+        """Refuse what can be refused without the log. May be called again, if the log is not what it was."""
+        return
+
+    def wanted(self) -> list[str]:
+        """Keys to look up in the log."""
+        return []
+
+    @abstractmethod
+    def decide(self, book: Book) -> Callable[[], A]:
+        """Stage events; the answer, once they are applied."""
+
+
+class Reports(Command[Accepted]):
+    """Reports of private customers, of which the shape was checked."""
+
+    def __init__(self, name: str, items: Sequence[Reported]) -> None:
+        super().__init__(name)
+        self.items, self.weight = items, len(items)
+        self.events: list[tuple[str, Reported, str, list[int] | None]] = []
+
+    def prepare(self, definition: Definition) -> None:
+        if not isinstance(definition.policy, PrivatePolicy):
+            raise Conflict("This product is plain: it takes offers and outcomes, not reports.")
+        rows = report_rows(definition.policy, [item["report"] for item in self.items])
+        self.events = [
+            (f"r:{item['id']}", item, encode_report(item["version"], item["report"]), row)
+            for item, row in zip(self.items, rows, strict=True)
+        ]
+
+    def wanted(self) -> list[str]:
+        return [event[0] for event in self.events]
+
+    def decide(self, book: Book) -> Callable[[], Accepted]:
+        new: dict[str, tuple[Reported, str, list[int] | None]] = {}
+        for i, (key, item, text, row) in enumerate(self.events):
+            before = new[key][1] if key in new else book.known(key)
+            if before is None:
+                new[key] = item, text, row
+            elif before != text:
+                other = Conflict("A report with the same id but other contents is on record: each needs its own.")
+                raise about(other, "reports", i, self.weight)
+        for key, (item, text, row) in new.items():
+            book.stage("report", key, {"version": item["version"], "report": item["report"]}, text, row)
+        known = len(self.events) - len(new)
+        return lambda: Accepted(accepted=len(new), known=known, version=book.learner.version)
+
+
+class Offer(Command[OfferAnswer]):
+    """A price for a customer of a plain product."""
+
+    asked: offers.Asked
+
+    def __init__(self, name: str, request: OfferRequest, rng: np.random.Generator) -> None:
+        super().__init__(name)
+        self.request, self.id = request, uuid4().hex if request.id is None else request.id
+        self.rng = rng
+
+    def prepare(self, definition: Definition) -> None:
+        if definition.private:
+            raise Conflict("This product is private: devices price by themselves, from its params.")
+        offer_id(self.id)
+        self.asked = offers.prepare(definition, self.request)
+
+    def wanted(self) -> list[str]:
+        return [f"o:{self.id}"]
+
+    def decide(self, book: Book) -> Callable[[], OfferAnswer]:
+        learner, key = book.apply(), f"o:{self.id}"
+        known = book.known(key)
+        if known is not None:
+            body = decode(known)
+            if body["asked"] != self.asked.fingerprint:
+                raise Conflict("An offer with the same id answered another request: each needs an id of its own.")
+            return lambda: _answer(self.id, body, known=True)
+        offers.allow(learner, self.asked)
+        book.touched = True  # from here on: the quote settles what the policy knows
+        try:
+            body = learner.quote(self.asked, self.rng)
+        except HushpriceError as problem:  # no mere refusal: the learner has gone ahead of the log
+            raise Spoiled from problem
+        book.stage("offer", key, body)
+        book.apply()
+        return lambda: _answer(self.id, body, known=False)
+
+
+def _answer(key: str, body: Mapping[str, Any], *, known: bool) -> OfferAnswer:
+    told = {name: body[name] for name in ("price", "experiment", "propensity", "discrete", "version")}
+    return OfferAnswer(offer=key, known=known, **told)
+
+
+class Outcomes(Command[Accepted]):
+    """What customers bought."""
+
+    def __init__(self, name: str, items: list[OutcomeItem]) -> None:
+        super().__init__(name)
+        self.items, self.weight = items, len(items)
+        self.events: list[tuple[str, dict[str, Any], str]] = []
+
+    def prepare(self, definition: Definition) -> None:
+        if definition.private:
+            raise Conflict("This product is private: outcomes stay on the device, and reports are sent.")
+        family, self.events = definition.policy.family, []  # it may be asked again
+        for i, item in enumerate(self.items):
+            try:
+                body = {"y": _outcome(family, item.y)}
+                self.events.append((offer_id(item.offer), body, encode(body)))
+            except InvalidInput as problem:
+                raise about(problem, "outcomes", i, self.weight) from None
+
+    def wanted(self) -> list[str]:
+        return [f"{kind}:{key}" for key, _, _ in self.events for kind in "oy"]  # it may be closed before our turn
+
+    def decide(self, book: Book) -> Callable[[], Accepted]:
+        learner = book.apply()
+        new: dict[str, tuple[dict[str, Any], str]] = {}
+        for i, (key, body, text) in enumerate(self.events):
+            if key not in learner.open and book.known(f"o:{key}") is None:
+                never = NotFound("An outcome is for an offer that was never made. None of the outcomes was kept.")
+                raise about(never, "outcomes", i, self.weight)
+            before = new[key][1] if key in new else book.known(f"y:{key}")
+            if before is None:
+                new[key] = body, text
+            elif before != text:
+                other = Conflict("Another outcome of the same offer is on record. None of the outcomes was kept.")
+                raise about(other, "outcomes", i, self.weight)
+        late = sum(key not in learner.open for key in new)
+        for key, (body, text) in new.items():
+            book.stage("outcome", f"y:{key}", body, text)
+        known = len(self.events) - len(new)
+        return lambda: Accepted(accepted=len(new), known=known, late=late, version=book.learner.version)
+
+
+def _outcome(family: Any, y: Any) -> float:
+    try:
+        outcome = family.check_outcome(y)
+        if outcome.shape == () and abs(outcome) <= LARGEST_VALUE:
+            return float(outcome) + 0.0  # no negative zero
+    except InvalidInput:
+        pass
+    raise InvalidInput(
+        f"An outcome must be one number that {family.name} demand can have, at most {LARGEST_VALUE:g} in size."
+    )
+
+
+class Change(Command[int]):
+    """A mode, guardrails or a rollback; the answer is the new version."""
+
+    def __init__(self, name: str, kind: str, given: Mapping[str, Any], by: str) -> None:
+        super().__init__(name)
+        self.kind, self.given, self.by = kind, dict(given), by
+
+    def prepare(self, definition: Definition) -> None:
+        if self.kind == "mode" and self.given["mode"] not in MODES:
+            raise InvalidInput(f"The mode must be one of {', '.join(MODES)}.")
+        if self.kind == "guardrails":
+            guardrails = Guardrails.of(self.given)
+            Limits(definition.policy, guardrails)
+            self.given = guardrails.config()
+        if self.kind == "rollback":
+            version = self.given["version"]
+            if isinstance(version, bool) or not isinstance(version, int) or version < 0:
+                raise InvalidInput("The event to roll back to must be given by its number (as version), 0 or more.")
+
+    def decide(self, book: Book) -> Callable[[], int]:
+        learner = book.apply()
+        if self.kind == "rollback" and self.given["version"] > learner.seq:
+            raise NotFound(f"There is no such event yet: the last one is {learner.seq}.")
+        seq = book.stage(self.kind, f"a:{uuid4().hex}", {**self.given, "by": self.by})
+        book.apply()
+        return lambda: seq
+
+
+class Look(Command[A]):
+    """Something to be told of the learner as it stands; changes nothing."""
+
+    writes = False
+
+    def __init__(self, name: str, fn: Callable[[Learner], A]) -> None:
+        super().__init__(name)
+        self.fn = fn
+
+    def decide(self, book: Book) -> Callable[[], A]:
+        told = self.fn(book.apply())
+        return lambda: told
+
+
+class Expire(Command[None]):
+    """Close offers that waited too long (which every writing command does first)."""
+
+    def decide(self, book: Book) -> Callable[[], None]:
+        return lambda: None
+
+
+class Apart(Command[A]):
+    """A command that is not about a product's log."""
+
+    @abstractmethod
+    def run(self, service: Service) -> Callable[[], A]:
+        """Carry it out."""
+
+    def decide(self, book: Book) -> Callable[[], A]:
+        raise AssertionError("it has no place in a transaction over logs")
+
+
+class Create(Apart[bool]):
+    """A new product."""
+
+    def __init__(self, definition: Definition) -> None:
+        super().__init__(definition.name)
+        self.definition = definition
+
+    def run(self, service: Service) -> Callable[[], bool]:
+        new = service.store.add_product(self.definition)
+        service.find(self.definition.name)
+        service.renew(self.definition.name)
+        return lambda: new
+
+
+class Products(Apart[None]):
+    """Find products that other processes made."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def run(self, service: Service) -> Callable[[], None]:
+        for name in service.store.names():
+            service.tried(name)
+        return lambda: None

@@ -1,0 +1,114 @@
+"""What is asked of the service and what it answers, as plain values that any thread may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+from hushprice.errors import InvalidInput
+from hushprice.policies import Params
+from hushprice.service.core.events import Mode, report_id
+from hushprice.service.core.report_rows import plain_report
+from hushprice.service.definition import Definition
+from hushprice.service.guardrails import Guardrails
+
+
+class Reported(TypedDict):
+    """A report whose shape was checked: 32 hexadecimal digits, a whole number, and what a device makes or None."""
+
+    id: str
+    version: int
+    report: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportItem:
+    """What a device sends: ``report`` as :meth:`hushprice.privacy.Report.to_dict` writes it, or None."""
+
+    id: str
+    version: int
+    report: Mapping[str, Any] | None
+
+    def checked(self) -> Reported:
+        """The same as plain data, refused if it has not the shape of a report."""
+        if isinstance(self.version, bool) or not isinstance(self.version, int) or not 0 <= self.version < 2**62:
+            raise InvalidInput("The version of a report must be that of the parameters it was made against.")
+        made = None if self.report is None else plain_report(self.report)
+        return {"id": report_id(self.id), "version": self.version, "report": made}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferRequest:
+    """A customer of a plain product who asks for a price. ``price`` is the shop's own, in shadow mode."""
+
+    context: Sequence[float] | Mapping[str, float]
+    id: str | None = None
+    segment: str | None = None
+    cost: float | None = None
+    price: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeItem:
+    """What the customer of an offer bought."""
+
+    offer: str
+    y: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """How many items are new, how many were on record already, and how many of the new ones came too late."""
+
+    accepted: int
+    known: int
+    late: int = 0
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferAnswer:
+    """A price quoted. ``known``: this is the answer given before to the same request."""
+
+    offer: str
+    price: float
+    experiment: bool
+    propensity: float | None
+    discrete: bool
+    version: int
+    known: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A product as it stands after event ``seq``: what can be told without asking the writer."""
+
+    definition: Definition
+    seq: int
+    version: int
+    at: float  # of the last event
+    mode: Mode
+    guardrails: Guardrails
+    params: Params  # as published, without bounds
+    document: Mapping[str, Any] | None = field(repr=False)  # the params document of a private product
+    counts: Mapping[str, int]
+    waiting: int  # open offers
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def private(self) -> bool:
+        return self.definition.private
+
+    @property
+    def phase(self) -> str:
+        """explore, exploit, fixed, ..."""
+        return self.params.phase.name.lower()
+
+    @property
+    def etag(self) -> str:
+        """Of the params document."""
+        return f'"{self.version}"'

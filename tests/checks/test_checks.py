@@ -1,0 +1,122 @@
+"""The generic checks over everything registered, and proof that the checks can fail."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hushprice as hp
+from hushprice import checks, markets, policies
+from hushprice.demand import FAMILIES, Family, Logistic
+from hushprice.markets import Market
+from hushprice.policies import ETC, Policy
+from hushprice.privacy import Entropy
+from tests.conftest import make_policy
+
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in policies.REGISTRY),
+    ("etc-ldp", {"noise": "privunit", "experiment_prices": (0.5, 2)}),
+    ("etc-ldp-doubling", {"restart": True, "radius": 3.0, "centre": [0.5] * 6, "start_at": [0.0] * 6}),
+    ("etc-ldp-mixed", {"noise": "privunit", "epsilon": 1.0}),
+    ("etc-ldp-mixed-doubling", {"restart": True}),
+    ("etc-ldp-approx", {"delta": 1e-5, "cost": 0.2}),
+    ("mle-cycle", {"variant": "original"}),
+    ("semi-myopic", {"variant": "original"}),
+    ("etc", {"cost": 0.4, "ridge": 0.1}),
+    ("semi-myopic", {"cost": 0.4, "ridge": 1e-3}),
+    ("supcb", {"width_scale": 0.03, "horizon": 400}),
+    ("supcb-doubling", {"width_scale": 0.03, "cost": 0.4}),
+    ("supcb-adversarial", {"width_scale": 0.03}),
+    ("ucb", {"width_scale": 5.0, "cost": 0.4, "ridge": 1e-3}),
+    ("ts-wtl", {"cost": 0.4}),
+    ("ucb-wtl", {"samples": 3}),
+]
+
+
+@pytest.mark.parametrize("check", checks.policy_checks(), ids=lambda c: c.__name__)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
+def test_policy(name: str, options: dict[str, Any], family: str, check: checks.PolicyCheck) -> None:
+    check(make_policy(name, family=family, **options))
+
+
+@pytest.mark.parametrize("check", checks.policy_checks(), ids=lambda c: c.__name__)
+@pytest.mark.parametrize("name", policies.REGISTRY)
+@pytest.mark.parametrize("dim", [1, 11])
+def test_policy_in_other_dimensions(name: str, dim: int, check: checks.PolicyCheck) -> None:
+    check(make_policy(name, dim=dim))
+
+
+@pytest.mark.parametrize("check", checks.market_checks(), ids=lambda c: c.__name__)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dim", [1, 4])
+@pytest.mark.parametrize(
+    "name", [name for name in markets.REGISTRY if name != "twin"]
+)  # tests/markets/test_twin.py has those
+def test_market(name: str, dim: int, family: str, check: Any) -> None:
+    if (name == "lower-bound" and family != "linear") or (name in ("a1", "a2") and dim % 2) or name == "autoloan":
+        with pytest.raises(hp.InvalidInput):
+            markets.get(name)(dim=dim, family=family)
+        return
+    check(markets.get(name)(dim=dim, family=family))
+    check(markets.get(name)(dim=dim, family=family, cost=0.5))
+
+
+@pytest.mark.parametrize("check", checks.family_checks(), ids=lambda c: c.__name__)
+@pytest.mark.parametrize("family", [cls() for cls in FAMILIES.values()], ids=lambda f: f.name)
+def test_family(family: Family, check: Any) -> None:
+    check(family)
+
+
+# -- the checks can fail ------------------------------------------------------------------------------------
+
+
+class _LeakyDevice(policies.Device):
+    """Draws one number too many for every block, so that batch and live part ways; and leaves the range."""
+
+    def quote(self, params: policies.Params, z: Any, rng: np.random.Generator, terms: Any = None) -> policies.Quotes:
+        rng.random()
+        quotes = super().quote(params, z, rng, terms)
+        return dataclasses.replace(quotes, price=quotes.price + 3.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _BrokenPolicy(ETC):
+    name = "broken"
+
+    def device(self, entropy: Entropy | None = None) -> policies.Device:
+        return _LeakyDevice(self)
+
+
+@pytest.mark.parametrize("check", [checks.check_batch_equals_live, checks.check_prices_in_range])
+def test_a_broken_policy_is_caught(check: checks.PolicyCheck) -> None:
+    policy: Policy = _BrokenPolicy(family="logistic", dim=2, prices=(0, 3), horizon=700)  # type: ignore[arg-type]
+    with pytest.raises(AssertionError):
+        check(policy)
+
+
+class _BrokenFamily(Logistic):
+    def mean(self, eta: Any) -> Any:
+        return 0.9 * super().mean(eta)
+
+    def quantile(self, eta: Any, u: Any) -> Any:
+        return super().quantile(np.asarray(eta) + 0.1, u)
+
+    def optimal_price(self, a: Any, b: Any, prices: Any, *, cost: float = 0.0) -> Any:
+        return super().optimal_price(a, np.asarray(b) + 0.1, prices, cost=cost)
+
+
+@pytest.mark.parametrize("check", checks.family_checks(), ids=lambda c: c.__name__)
+def test_a_broken_family_is_caught(check: Any) -> None:
+    with pytest.raises(AssertionError):
+        check(_BrokenFamily())
+
+
+def test_a_broken_market_is_caught() -> None:
+    good = markets.s1(dim=2)
+    shifted = Market(alpha=good.alpha, beta=good.beta, contexts=lambda rng, n: np.full((n, 2), np.nan), prices=(0, 3))
+    with pytest.raises((AssertionError, hp.InvalidInput)):
+        checks.check_market_draws(shifted)
