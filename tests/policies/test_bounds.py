@@ -637,7 +637,7 @@ def test_a_context_beyond_reason_does_not_spoil_the_snapshot(tmp_path: Path) -> 
 def test_many_samples_are_drawn_a_few_customers_at_a_time() -> None:
     """The block size must not multiply with the samples; and what is drawn in parts is the same."""
     policy = make_policy("ucb-wtl", dim=2, samples=2000)
-    assert policy.loop().reach * 4000 <= 2**20
+    assert policy.loop().max_block * 4000 <= 2**20
     loop = checks.LiveLoop(policy, checks.world_for(policy), horizon=600)
     live, _ = loop.run(0, 600)
     np.testing.assert_array_equal(checks.run_batch(policy, checks.world_for(policy), horizon=600).prices, live)

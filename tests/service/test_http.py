@@ -385,7 +385,7 @@ class TestAdmin:
             compiling.set()
             assert done.wait(20)
 
-        monkeypatch.setattr(routes_admin, "rehearse", slow)
+        monkeypatch.setattr(routes_admin, "warm_up", slow)
         headers = {"Authorization": f"Bearer {KEYS['admin']}"}
 
         async def together() -> tuple[int, bool, int]:
@@ -1032,8 +1032,8 @@ class TestProcess:
     def test_it_can_be_stopped_while_it_gets_ready(self, tmp_path: Path) -> None:
         slow = (
             "import time, sys; from hushprice.service import writer\n"
-            "def rehearse(_):\n    print('waiting', flush=True); time.sleep(30)\n"
-            "writer.rehearse = rehearse\n"
+            "def warm_up(_):\n    print('waiting', flush=True); time.sleep(30)\n"
+            "writer.warm_up = warm_up\n"
             "from hushprice.service.http.server import serve; from hushprice.service.settings import Settings\n"
             "serve(Settings(port=0))"
         )

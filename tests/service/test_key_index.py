@@ -17,7 +17,7 @@ from hushprice.service.http.request_bodies import ReportBody, ReportsBody, one_o
 from hushprice.service.http.responses import Problem
 from hushprice.service.storage import key_index as module
 from hushprice.service.storage import replay as rebuilding
-from hushprice.service.storage.key_index import PACE, RecentPlaces, on_record
+from hushprice.service.storage.key_index import PACE, RecentKeyIndex, on_record
 from hushprice.service.writer.messages import Accepted
 from tests.service.test_core import define, either, live_digest, log_of, opened, refused, report
 
@@ -25,9 +25,9 @@ __all__ = ["either"]  # a fixture
 ROOM = 10
 
 
-def places(service: Service, name: str = "coffee") -> RecentPlaces:
-    found = service._places[name]
-    assert isinstance(found, RecentPlaces)
+def places(service: Service, name: str = "coffee") -> RecentKeyIndex:
+    found = service._key_indexes[name]
+    assert isinstance(found, RecentKeyIndex)
     return found
 
 

@@ -35,7 +35,7 @@ from hushprice.studies import (
     policy_from,
     results,
 )
-from hushprice.studies.execute import pieces
+from hushprice.studies.execute import jobs
 from tests.support.paths import ROOT
 
 FILE = """
@@ -309,7 +309,7 @@ def test_fewer_replications_are_the_first_of_more(tmp_path: Path) -> None:
 
 def test_partial_results_are_those_from_the_first_on(tmp_path: Path) -> None:
     cell, store = study(tmp_path).cells()[0], Store(tmp_path / "store")
-    (outcomes,) = [found for _, found in hp.simulation.run_pieces([cell.work])]
+    (outcomes,) = [found for _, found in hp.simulation.run_jobs([cell.work])]
     store.write(cell, {i: outcomes[i] for i in (0, 1, 4)})
     assert store.result(cell) is None
     partial = store.result(cell, partial=True)
@@ -324,7 +324,7 @@ def test_partial_results_are_those_from_the_first_on(tmp_path: Path) -> None:
 
 def test_joined_files_say_all_that_made_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell, store = study(tmp_path).cells()[0], Store(tmp_path / "store")
-    (outcomes,) = [found for _, found in hp.simulation.run_pieces([cell.work])]
+    (outcomes,) = [found for _, found in hp.simulation.run_jobs([cell.work])]
     for version, some in (("one", range(3)), ("two", range(3, 6))):
         monkeypatch.setattr("hushprice.studies.store.revision", lambda version=version: version)
         store.write(cell, {i: outcomes[i] for i in some})
@@ -398,7 +398,7 @@ def test_odd_files_are_no_results(tmp_path: Path) -> None:
 def test_a_join_keeps_what_a_larger_run_has(tmp_path: Path) -> None:
     """Files of a cell are joined up to the first gap; those beyond it stay."""
     cell, store = study(tmp_path).cells()[0], Store(tmp_path / "store")
-    (outcomes,) = [found for _, found in hp.simulation.run_pieces([cell.work])]
+    (outcomes,) = [found for _, found in hp.simulation.run_jobs([cell.work])]
     few = study(tmp_path).limited(3).cells()[0]
     assert few.key == cell.key
     for some in ([0, 1], [5], [2]):
@@ -427,7 +427,7 @@ def test_an_estimate_comes_from_one_replication_of_each_line(tmp_path: Path) -> 
     small, large = (by_cell[cell.key] for cell in cells[:2])
     assert small.seconds == pytest.approx(large.seconds / 2)  # half the customers
     assert sum(len(item.missing) for item in left) == len(cells) * 6 - len(first)
-    assert sum(len(piece.replications) for _, piece in pieces(left)) == len(cells) * 6 - len(first)
+    assert sum(len(job.replications) for _, job in jobs(left)) == len(cells) * 6 - len(first)
 
 
 def test_a_cell_named_twice_is_computed_once(tmp_path: Path) -> None:

@@ -27,12 +27,12 @@ from hushprice.fitting.reading.frames import Frame
 from hushprice.fitting.reading.frames import outcomes as outcomes_of
 from hushprice.fitting.reading.frames import weights as weights_of
 from hushprice.fitting.reading.source import Log, Source
-from hushprice.fitting.sklearn_api import Manners
+from hushprice.fitting.sklearn_api import SklearnApi
 
 OUTCOME, WEIGHT = "(outcome)", "(weight)"  # columns that are added to X
 
 
-class DemandModel(Manners):
+class DemandModel(SklearnApi):
     """GLM demand with a price sensitivity that depends on the customer.
 
     price: the price's column (a number for arrays); features: the other columns used, or None for all; family:

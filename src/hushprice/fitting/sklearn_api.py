@@ -9,7 +9,7 @@ from typing import Any, Self
 from hushprice.errors import HushpriceError, unknown
 
 
-class Manners:
+class SklearnApi:
     """An estimator whose parameters are those of its constructor, and that has ``theta_`` once it is fitted."""
 
     @classmethod

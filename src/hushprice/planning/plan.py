@@ -20,7 +20,7 @@ from hushprice.planning.curves import SegmentPrices, allowed_prices, segment_pri
 from hushprice.planning.option_results import Line
 from hushprice.planning.options import EPSILONS, LEARNING, OPT_OUT, Option, options, stepwise
 from hushprice.planning.recommendation import Recommendation, Situation, recommend
-from hushprice.simulation import Piece, Result, check_pair, csv_text, rounds_of, run_pieces, workers_of
+from hushprice.simulation import Job, Result, check_pair, csv_text, rounds_of, run_jobs, workers_of
 from hushprice.simulation.engine import Outcome
 
 if TYPE_CHECKING:
@@ -206,22 +206,22 @@ def _run(
 ) -> dict[str, Result]:
     """All replications of all options at once, those that take longest first."""
     rounds = rounds_of(100, horizon)
-    pieces: list[tuple[str, Piece]] = []
+    jobs: list[tuple[str, Job]] = []
     for option in sorted(chosen, key=lambda one: -(one.epsilon or 0.0)):
         count = replications if option.partner is None else max(2, replications // 2)
         for r in range(count):
-            piece = Piece(
+            job = Job(
                 policy=option.policy, market=option.market, horizon=horizon, seed=seed, checkpoints=rounds,
                 replications=range(r, r + 1),
             )  # fmt: skip
-            pieces.append((option.label, piece))
+            jobs.append((option.label, job))
     done: dict[str, dict[int, Outcome]] = {option.label: {} for option in chosen}
-    for count, (i, (outcome,)) in enumerate(run_pieces([piece for _, piece in pieces], workers=workers), start=1):
-        label, piece = pieces[i]
-        done[label][piece.replications[0]] = outcome
+    for count, (i, (outcome,)) in enumerate(run_jobs([job for _, job in jobs], workers=workers), start=1):
+        label, job = jobs[i]
+        done[label][job.replications[0]] = outcome
         if progress:
-            progress(count, len(pieces))
-    first = dict(reversed(pieces))
+            progress(count, len(jobs))
+    first = dict(reversed(jobs))
     return {
         label: Result.of([outcomes[r] for r in range(len(outcomes))], first[label]) for label, outcomes in done.items()
     }

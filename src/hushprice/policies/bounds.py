@@ -246,7 +246,7 @@ class BoundLoop(Loop):
     server: BoundServer
 
     @property
-    def reach(self) -> int:
+    def max_block(self) -> int:
         server, plan = self.server, self.server.plan
         if server.t < plan.explore:
             return server.span

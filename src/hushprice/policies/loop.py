@@ -1,7 +1,8 @@
 """The loop over blocks of simulated customers, whose outcomes come at once.
 
 A span is a stretch of customers under the same parameters. A policy that re-estimates after every few customers
-overrides :meth:`Loop.sell_span` with a compiled loop over the same steps, and :attr:`Loop.reach` with how far it goes.
+overrides :meth:`Loop.sell_span` with a compiled loop over the same steps, and :attr:`Loop.max_block` with the largest
+block that this loop can take.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Loop:
         self.last = fresh(device.policy.rules)  # last price of each segment
 
     @property
-    def reach(self) -> int:
+    def max_block(self) -> int:
         """How many customers :meth:`sell_span` can take at once."""
         return self.server.span
 
@@ -54,14 +55,14 @@ class Loop:
         plain = self.on_terms or (self.device.policy.rules is None and customers.cost is None)
         sell_span = self.sell_span if plain else partial(Loop.sell_span, self)
         while start < n:
-            rows = slice(start, min(n, start + (self.reach if plain else self.server.span)))
+            rows = slice(start, min(n, start + (self.max_block if plain else self.server.span)))
             prices[rows], experiments = sell_span(customers, rows, rng)
             explored += experiments
             start = rows.stop
         return prices, explored
 
     def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
-        """Sell to the customers in ``rows``, at most :attr:`reach` of them: (prices, rounds explored)."""
+        """Sell to the customers in ``rows``, at most :attr:`max_block` of them: (prices, rounds explored)."""
         device, server = self.device, self.server
         params, z, public = server.params, customers.z[rows], customers.public[rows]
         quotes = self.quote(params, z, rng, self.terms(customers, rows))

@@ -142,7 +142,7 @@ class MyopicLoop(Loop):
     server: MyopicServer
 
     @property
-    def reach(self) -> int:
+    def max_block(self) -> int:
         return FOREVER
 
     def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:

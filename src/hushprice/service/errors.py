@@ -39,7 +39,7 @@ class Failed(HushpriceError):
     """Something went wrong here and would again: it is in the log, and to try again is of no use (500)."""
 
 
-class SetBack(Exception):
+class LogRewound(Exception):
     """The log of the product named is not what it was: its last event known here is gone, or another one, as after a
     restore."""
 

@@ -1,7 +1,7 @@
 """Simulation: replications of a policy in a market, and what came of them."""
 
 from hushprice.simulation.engine import Outcome, Trace, replicate, streams
-from hushprice.simulation.jobs import Piece, check_engine, check_pair, rounds_of, run_pieces, workers_of
+from hushprice.simulation.jobs import Job, check_engine, check_pair, rounds_of, run_jobs, workers_of
 from hushprice.simulation.near_truth import NearTruth, Simulated, Today, plain
 from hushprice.simulation.record import check_log, record, write_log
 from hushprice.simulation.results import Comparison, Result, Summary, csv_text
@@ -11,9 +11,9 @@ from hushprice.simulation.simulate import compare, simulate
 __all__ = [
     "DUST",
     "Comparison",
+    "Job",
     "NearTruth",
     "Outcome",
-    "Piece",
     "Result",
     "Scaling",
     "Simulated",
@@ -31,7 +31,7 @@ __all__ = [
     "record",
     "replicate",
     "rounds_of",
-    "run_pieces",
+    "run_jobs",
     "scale",
     "simulate",
     "streams",

@@ -1,4 +1,4 @@
-"""Replications in pieces, over the cores of a machine or a Dask cluster."""
+"""Replications in jobs, over the cores of a machine or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hushprice.simulation.near_truth import NearTruth, Simulated, Today, plain
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Piece:
+class Job:
     """Some replications of a policy in a market: the unit of work that is sent to a worker."""
 
     policy: Simulated
@@ -31,31 +31,31 @@ class Piece:
     replications: range
 
 
-def run_pieces(
-    pieces: Sequence[Piece], *, workers: int = 1, engine: str | None = None
+def run_jobs(
+    jobs: Sequence[Job], *, workers: int = 1, engine: str | None = None
 ) -> Iterator[tuple[int, list[Outcome]]]:
-    """Run pieces, begun in their order; gives (place in the sequence, outcomes) as they finish."""
-    for piece in pieces:
-        _warm_up(piece.policy, piece.market)
+    """Run jobs, begun in their order; gives (place in the sequence, outcomes) as they finish."""
+    for job in jobs:
+        _warm_up(job.policy, job.market)
     task = joblib.delayed(_task)
     with _engine(engine):
         parallel = joblib.Parallel(n_jobs=workers_of(workers), return_as="generator_unordered")
         try:
-            yield from parallel(task(i, piece) for i, piece in enumerate(pieces))
+            yield from parallel(task(i, job) for i, job in enumerate(jobs))
         except BrokenProcessPool:
             raise HushpriceError(
                 "A worker process died, for want of memory perhaps. Try again with fewer workers."
             ) from None
 
 
-def _task(i: int, piece: Piece) -> tuple[int, list[Outcome]]:
-    _warm_up(piece.policy, piece.market)
+def _task(i: int, job: Job) -> tuple[int, list[Outcome]]:
+    _warm_up(job.policy, job.market)
     outcomes = [
         replicate(
-            piece.policy, piece.market, horizon=piece.horizon, seed=piece.seed, replication=r,
-            checkpoints=piece.checkpoints,
+            job.policy, job.market, horizon=job.horizon, seed=job.seed, replication=r,
+            checkpoints=job.checkpoints,
         )
-        for r in piece.replications
+        for r in job.replications
     ]  # fmt: skip
     return i, outcomes
 

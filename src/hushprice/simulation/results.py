@@ -17,7 +17,7 @@ from hushprice.arrays import Array
 from hushprice.errors import InvalidInput, finite, unknown
 from hushprice.files import without_nan
 from hushprice.simulation.engine import Outcome
-from hushprice.simulation.jobs import Piece
+from hushprice.simulation.jobs import Job
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,16 @@ class Result:
     seconds: Array
 
     @classmethod
-    def of(cls, outcomes: Sequence[Outcome], piece: Piece) -> Result:
-        """From the outcomes of replications 0, 1, ... of what a piece is about."""
+    def of(cls, outcomes: Sequence[Outcome], job: Job) -> Result:
+        """From the outcomes of replications 0, 1, ... of what a job is about."""
         return cls(
-            policy=piece.policy.name,
-            market=piece.market.name,
-            dim=piece.market.dim,
-            horizon=piece.horizon,
-            seed=piece.seed,
-            config=piece.policy.config(),
-            checkpoints=piece.checkpoints,
+            policy=job.policy.name,
+            market=job.market.name,
+            dim=job.market.dim,
+            horizon=job.horizon,
+            seed=job.seed,
+            config=job.policy.config(),
+            checkpoints=job.checkpoints,
             paths=np.stack([o.path for o in outcomes]),
             revenue=np.array([o.revenue for o in outcomes]),
             exploration=np.array([o.exploration for o in outcomes]),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hushprice.errors import InvalidInput, positive_int
 from hushprice.markets import Market
 from hushprice.simulation.engine import Outcome
-from hushprice.simulation.jobs import Piece, check_pair, rounds_of, run_pieces, workers_of
+from hushprice.simulation.jobs import Job, check_pair, rounds_of, run_jobs, workers_of
 from hushprice.simulation.near_truth import Simulated
 from hushprice.simulation.results import Comparison, Result
 
@@ -47,18 +47,16 @@ def simulate(
     seed = positive_int("seed", seed, minimum=0)
     check_pair(policy, market)
     rounds, workers = rounds_of(checkpoints, horizon), workers_of(workers)
-    pieces = [
-        Piece(
-            policy=policy, market=market, horizon=horizon, seed=seed, checkpoints=rounds, replications=range(i, i + 1)
-        )
+    jobs = [
+        Job(policy=policy, market=market, horizon=horizon, seed=seed, checkpoints=rounds, replications=range(i, i + 1))
         for i in range(replications)
     ]
     done: dict[int, Outcome] = {}
-    for i, (outcome,) in run_pieces(pieces, workers=workers, engine=engine):
+    for i, (outcome,) in run_jobs(jobs, workers=workers, engine=engine):
         done[i] = outcome
         if progress:
             progress(1)
-    return Result.of([done[i] for i in range(replications)], pieces[0])
+    return Result.of([done[i] for i in range(replications)], jobs[0])
 
 
 def compare(policies: Mapping[str, Simulated] | Iterable[Simulated], market: Market, **options: Any) -> Comparison:

@@ -13,7 +13,7 @@ from typing import Any
 from hushprice import markets
 from hushprice.errors import LARGEST_COUNT, InvalidInput, positive_int
 from hushprice.markets import Market
-from hushprice.simulation import Piece, check_pair, plain, rounds_of
+from hushprice.simulation import Job, check_pair, plain, rounds_of
 from hushprice.studies.spec_strings import check_words, market_from, policy_from, source_of, split
 
 Options = Mapping[str, Mapping[str, Any]]
@@ -29,7 +29,7 @@ class Cell:
     run: str
     label: str
     word: str
-    work: Piece  # all its replications
+    work: Job  # all its replications
     source: str = ""  # a hash of code from outside the package; its own is covered by NUMBERS
 
     def __repr__(self) -> str:
@@ -141,7 +141,7 @@ class Run:
             market = worlds[world, dim, T]
             policy = policy_from(word, market, T)
             check_pair(policy, market)
-            work = Piece(
+            work = Job(
                 policy=policy, market=market, horizon=T, seed=self.seed, checkpoints=rounds_of(self.checkpoints, T),
                 replications=range(self.replications),
             )  # fmt: skip

@@ -1,8 +1,8 @@
 """Cells computed where they are missing: what is left to do, how long it will take, and doing it.
 
 Before a long run, one replication of the middle cell of every line (same run, policy, market and d) is done and kept;
-its seconds, by the customer, say what the rest will take. Cells are then computed in their order, in pieces of a few
-seconds, each kept as soon as it is done: a run that is stopped goes on where it was, and how pieces are cut, or where
+its seconds, by the customer, say what the rest will take. Cells are then computed in their order, in jobs of a few
+seconds, each kept as soon as it is done: a run that is stopped goes on where it was, and how jobs are cut, or where
 they run, changes no number.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import joblib
 import numpy as np
 
-from hushprice.simulation import Piece, Result, run_pieces, workers_of
+from hushprice.simulation import Job, Result, run_jobs, workers_of
 from hushprice.studies.cells import Cell
 from hushprice.studies.store import Store
 
@@ -72,8 +72,8 @@ def pilots(left: Sequence[Left]) -> list[Left]:
     return [replace(item, missing=item.missing[:1]) for item in middle]
 
 
-def pieces(left: Sequence[Left]) -> list[tuple[Cell, Piece]]:
-    """What is left, cut into pieces of consecutive replications of a few seconds."""
+def jobs(left: Sequence[Left]) -> list[tuple[Cell, Job]]:
+    """What is left, cut into jobs of consecutive replications of a few seconds."""
     cut = []
     for item in left:
         size = max(1, int(PIECE / item.seconds)) if item.seconds > 0.0 else 1
@@ -103,11 +103,11 @@ def execute(
     left: Sequence[Left], store: Store, *, workers: int = -1, engine: str | None = None, progress: Told | None = None
 ) -> None:
     """Compute what is left. ``progress`` is told the replications just done and the seconds they were to take."""
-    work = pieces(left)
+    work = jobs(left)
     costs = {item.cell.key: item.seconds for item in left}
-    for i, outcomes in run_pieces([piece for _, piece in work], workers=workers, engine=engine):
-        cell, piece = work[i]
-        store.write(cell, dict(zip(piece.replications, outcomes, strict=True)))
+    for i, outcomes in run_jobs([job for _, job in work], workers=workers, engine=engine):
+        cell, job = work[i]
+        store.write(cell, dict(zip(job.replications, outcomes, strict=True)))
         if progress:
             progress(len(outcomes), len(outcomes) * float(np.nan_to_num(costs[cell.key])))
 

@@ -21,7 +21,7 @@ class PrivateLoop(Loop):
     server: SGDServer[Any]
 
     @property
-    def reach(self) -> int:
+    def max_block(self) -> int:
         return self.server.left
 
     def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:

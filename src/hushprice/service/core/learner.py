@@ -26,9 +26,9 @@ from hushprice.policies.base import Server
 from hushprice.service.core import learner_state, offers, params_document
 from hushprice.service.core.events import Event, Mode, chained
 from hushprice.service.core.fingerprint import copied, digest
-from hushprice.service.core.open_offers import Asking, Open
+from hushprice.service.core.open_offers import Open, PublishedPhase
 from hushprice.service.core.report_rows import report_row
-from hushprice.service.core.statistics import Closed, Tally
+from hushprice.service.core.statistics import Closed, ProductStatistics
 from hushprice.service.definition import Definition
 from hushprice.service.errors import DamagedLog
 from hushprice.service.guardrails import Guardrails, Limits
@@ -70,10 +70,10 @@ class Learner:
         self.guardrails, self.limits = definition.guardrails, Limits(policy, definition.guardrails)
         self.last = fresh(policy.rules)  # last price quoted in each segment of a plain product
         self.open: OrderedDict[str, Open] = OrderedDict()
-        self.tally = Tally(definition)
+        self.tally = ProductStatistics(definition)
         self.given = _kept(self.server.params)  # what the policy would publish, whatever the mode
         self.params = self.given  # what is published
-        self.asking: list[Asking] = []  # what was asked of devices, from which version on
+        self.asking: list[PublishedPhase] = []  # what was asked of devices, from which version on
         self._ahead: tuple[Any, Any] | None = None  # see estimate
         self.publish()
 
@@ -134,7 +134,7 @@ class Learner:
         self._count(run, rows, phase)
         return len(run)
 
-    def _wanted(self, made: int) -> Asking | None:
+    def _wanted(self, made: int) -> PublishedPhase | None:
         """What was asked for by version ``made``; None if a report against it is not learned from. (Counts it.)"""
         self.tally.reports += 1
         then = self.asking[-1]
@@ -258,7 +258,7 @@ class Learner:
         """Publish the policy's parameters as the mode has it."""
         self.params = self._published()
         params = self.params
-        asking = Asking(self.version, params.learn, params.phase is Phase.EXPLORE, params.stage)
+        asking = PublishedPhase(self.version, params.learn, params.phase is Phase.EXPLORE, params.stage)
         if self.policy.private and (not self.asking or self.asking[-1][1:] != asking[1:]):
             self.asking.append(asking)
 

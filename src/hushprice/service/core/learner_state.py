@@ -10,7 +10,7 @@ import numpy as np
 from hushprice.errors import SnapshotError
 from hushprice.policies import Params, Phase
 from hushprice.service.core.events import MODES
-from hushprice.service.core.open_offers import Asking, Open
+from hushprice.service.core.open_offers import Open, PublishedPhase
 from hushprice.service.guardrails import Guardrails, Limits
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def restore(learner: Learner, state: Mapping[str, Any]) -> None:
     learner.last = np.array(state["last"], dtype=np.float64)
     asking, offers = state["asking"], state["open"]
     columns = (asking[key].tolist() for key in ("version", "learn", "explore", "stage"))
-    learner.asking = [Asking(*row) for row in zip(*columns, strict=True)]
+    learner.asking = [PublishedPhase(*row) for row in zip(*columns, strict=True)]
     columns = (offers[key].tolist() for key in ("price", "stage", "cost", "at"))
     learner.open.clear()
     for key, seq, z, *rest in zip(offers["id"], offers["seq"].tolist(), offers["z"], *columns, strict=True):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hushprice.arrays import Array
 
 
-class Asking(NamedTuple):
+class PublishedPhase(NamedTuple):
     """From this version on: whether reports are asked for, whether of experiments, and for which stage."""
 
     version: int

@@ -48,7 +48,7 @@ class Point(NamedTuple):
         return self.counts[0]
 
 
-class Tally:
+class ProductStatistics:
     """Counts, sums, a history thinned to at most 300 points, customers a minute, and the last closed offers.
 
     customers: served; experiments: of them at prices that were bent to learn (private: while experiments were asked

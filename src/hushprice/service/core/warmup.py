@@ -1,7 +1,7 @@
-"""A rehearsal: every step that a first customer would wait for, done once with a learner that is thrown away.
+"""Warm-up: every step that a first customer would wait for, done once with a learner that is thrown away.
 
 Compiled code is made, or read from its cache, when it is first used: on a new machine that takes seconds for each
-piece. A product is rehearsed before the service says that it is ready.
+piece. A product is warmed up before the service says that it is ready.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST = 100  # customers
 FEATURES = 20
 
 
-def rehearse(definition: Definition) -> Learner:
+def warm_up(definition: Definition) -> Learner:
     """Sell to made-up customers in every mode, within guardrails and without: the learner after that.
 
     The same code serves any number of features, so that many stand for all: a thousand would take a minute."""

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hushprice.service.http.access_log import Log
 from hushprice.service.http.auth import Keys
-from hushprice.service.http.endpoint import TOLD, Call, Endpoint, Looks, Parts, Told, add, refusal
+from hushprice.service.http.endpoint import REQUEST_INFO, Call, Endpoint, Parts, ProductReads, RequestInfo, add, refusal
 from hushprice.service.http.metrics import Metrics
 from hushprice.service.http.rate_limits import Buckets, Rates, Waiter
 from hushprice.service.http.request_bodies import schemas
@@ -57,7 +57,7 @@ def create_app(service: Service, settings: Settings, *, started: Callable[[], No
         rates=Rates(rate=settings.rate, burst=settings.burst),
         strangers=Buckets(rate=settings.stranger_rate, burst=settings.stranger_burst),
         waiter=waiter,
-        looks=Looks(service, waiter),
+        looks=ProductReads(service, waiter),
         metrics=Metrics(service.products, service.queued),
         log=log,
     )
@@ -147,8 +147,12 @@ class Outermost:
             return
         began = time.perf_counter()
         method = scope["method"] if scope["method"] in METHODS else "OTHER"
-        told = Told(head=method == "HEAD")
-        scope = {**scope, TOLD: told, "method": "GET" if told.head else scope["method"]}  # HEAD: as GET, but unsent
+        told = RequestInfo(head=method == "HEAD")
+        scope = {
+            **scope,
+            REQUEST_INFO: told,
+            "method": "GET" if told.head else scope["method"],
+        }  # HEAD: as GET, but unsent
         status = 0
 
         async def sending(message: Message) -> None:

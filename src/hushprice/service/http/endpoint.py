@@ -38,13 +38,13 @@ from hushprice.service.writer.messages import View
 if TYPE_CHECKING:
     from hushprice.service.writer.service import Service
 
-TOLD = "hushprice"  # in an ASGI scope: what the log and the metrics are told of a request
+REQUEST_INFO = "hushprice"  # in an ASGI scope: what the log and the metrics are told of a request
 
 PRODUCT = "/v1/products/{name}"
 
 
 @dataclass(slots=True)
-class Told:
+class RequestInfo:
     """What may be known of a request outside of it."""
 
     route: str = "unmatched"
@@ -62,13 +62,13 @@ class Parts:
     rates: Rates
     strangers: Buckets
     waiter: Waiter
-    looks: Looks
+    looks: ProductReads
     metrics: Metrics
     log: Log
     kept: dict[str, Any] = field(default_factory=dict)  # params documents as they are sent, by product
 
 
-class Looks:
+class ProductReads:
     """How fresh what is told of a product is: another process may have written since.
 
     A look at the log costs the writer a query. :meth:`Service.refresh` makes none if the last one was a moment ago, and
@@ -210,7 +210,7 @@ def _around(endpoint: Endpoint, parts: Parts) -> Callable[[Request], Awaitable[R
     """The coroutine that FastAPI calls."""
 
     async def run(request: Request) -> Response:
-        told: Told = request.scope[TOLD]
+        told: RequestInfo = request.scope[REQUEST_INFO]
         told.route = endpoint.path
         try:
             caller = _caller(endpoint, parts, request)

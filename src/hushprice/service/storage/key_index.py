@@ -27,7 +27,7 @@ from hushprice.service.storage.store import Product, Store, insert
 PACE = 4  # keys that go into the index for each event, while any are on their way
 
 
-class Places:
+class KeyIndex:
     """By the unique index of PostgreSQL."""
 
     def __init__(self, store: Store, product: Product) -> None:
@@ -44,7 +44,7 @@ class Places:
         """The keys of the last events up to this one, in order, and what :meth:`keep` did are on record now."""
 
 
-class RecentPlaces(Places):
+class RecentKeyIndex(KeyIndex):
     """Those of the events up to ``since`` by an index of SQLite, those after it in memory."""
 
     def __init__(self, store: Store, product: Product, since: int, head: int) -> None:
@@ -97,7 +97,7 @@ class RecentPlaces(Places):
             self._going = []
 
 
-def open_places(store: Store, product: Product, room: int) -> Places:
+def open_key_index(store: Store, product: Product, room: int) -> KeyIndex:
     """The places of a product's keys, as its kind of database has them.
 
     If more keys than ``room`` are not in SQLite's index, as when it was lost, they are put there first, so many at a
@@ -105,7 +105,7 @@ def open_places(store: Store, product: Product, room: int) -> Places:
     of other events names numbers of events that have other keys, and is not taken for anything.
     """
     if not store.sqlite:
-        return Places(store, product)
+        return KeyIndex(store, product)
     with store.write([product.id]) as connection:
         since = on_record(product.id, connection)
         if since == 0:
@@ -117,7 +117,7 @@ def open_places(store: Store, product: Product, room: int) -> Places:
             some = sorted(_keys(store, product.id, since, upto, connection))
             _place(store, product.id, some, upto, connection)
         since = upto
-    return RecentPlaces(store, product, since, head)
+    return RecentKeyIndex(store, product, since, head)
 
 
 def on_record(product_id: int, connection: Connection) -> int:

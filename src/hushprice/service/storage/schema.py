@@ -49,7 +49,7 @@ snapshots = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
-# PostgreSQL's index of keys, and SQLite's, which is not kept up to date event by event: see places.py
+# PostgreSQL's index of keys, and SQLite's, which is not kept up to date event by event: see key_index.py
 sa.Index("places", events.c.product_id, events.c.key, unique=True).ddl_if(dialect="postgresql")
 sqlite_tables = sa.MetaData()
 places = sa.Table(

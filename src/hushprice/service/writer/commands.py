@@ -25,7 +25,7 @@ from hushprice.service.definition import Definition
 from hushprice.service.errors import Conflict, NotFound, about
 from hushprice.service.guardrails import Guardrails, Limits
 from hushprice.service.writer.messages import Accepted, OfferAnswer, OfferRequest, OutcomeItem, Reported
-from hushprice.service.writer.transaction import Book
+from hushprice.service.writer.transaction import ProductTransaction
 
 if TYPE_CHECKING:
     from hushprice.service.writer.service import Service
@@ -56,7 +56,7 @@ class Command(Generic[A]):
         return []
 
     @abstractmethod
-    def decide(self, book: Book) -> Callable[[], A]:
+    def decide(self, transaction: ProductTransaction) -> Callable[[], A]:
         """Stage events; the answer, once they are applied."""
 
 
@@ -80,19 +80,19 @@ class Reports(Command[Accepted]):
     def wanted(self) -> list[str]:
         return [event[0] for event in self.events]
 
-    def decide(self, book: Book) -> Callable[[], Accepted]:
+    def decide(self, transaction: ProductTransaction) -> Callable[[], Accepted]:
         new: dict[str, tuple[Reported, str, list[int] | None]] = {}
         for i, (key, item, text, row) in enumerate(self.events):
-            before = new[key][1] if key in new else book.known(key)
+            before = new[key][1] if key in new else transaction.known(key)
             if before is None:
                 new[key] = item, text, row
             elif before != text:
                 other = Conflict("A report with the same id but other contents is on record: each needs its own.")
                 raise about(other, "reports", i, self.weight)
         for key, (item, text, row) in new.items():
-            book.stage("report", key, {"version": item["version"], "report": item["report"]}, text, row)
+            transaction.stage("report", key, {"version": item["version"], "report": item["report"]}, text, row)
         known = len(self.events) - len(new)
-        return lambda: Accepted(accepted=len(new), known=known, version=book.learner.version)
+        return lambda: Accepted(accepted=len(new), known=known, version=transaction.learner.version)
 
 
 class Offer(Command[OfferAnswer]):
@@ -114,22 +114,22 @@ class Offer(Command[OfferAnswer]):
     def wanted(self) -> list[str]:
         return [f"o:{self.id}"]
 
-    def decide(self, book: Book) -> Callable[[], OfferAnswer]:
-        learner, key = book.apply(), f"o:{self.id}"
-        known = book.known(key)
+    def decide(self, transaction: ProductTransaction) -> Callable[[], OfferAnswer]:
+        learner, key = transaction.apply(), f"o:{self.id}"
+        known = transaction.known(key)
         if known is not None:
             body = decode(known)
             if body["asked"] != self.asked.fingerprint:
                 raise Conflict("An offer with the same id answered another request: each needs an id of its own.")
             return lambda: _answer(self.id, body, known=True)
         offers.allow(learner, self.asked)
-        book.touched = True  # from here on: the quote settles what the policy knows
+        transaction.touched = True  # from here on: the quote settles what the policy knows
         try:
             body = learner.quote(self.asked, self.rng)
         except HushpriceError as problem:  # no mere refusal: the learner has gone ahead of the log
             raise Spoiled from problem
-        book.stage("offer", key, body)
-        book.apply()
+        transaction.stage("offer", key, body)
+        transaction.apply()
         return lambda: _answer(self.id, body, known=False)
 
 
@@ -160,14 +160,14 @@ class Outcomes(Command[Accepted]):
     def wanted(self) -> list[str]:
         return [f"{kind}:{key}" for key, _, _ in self.events for kind in "oy"]  # it may be closed before our turn
 
-    def decide(self, book: Book) -> Callable[[], Accepted]:
-        learner = book.apply()
+    def decide(self, transaction: ProductTransaction) -> Callable[[], Accepted]:
+        learner = transaction.apply()
         new: dict[str, tuple[dict[str, Any], str]] = {}
         for i, (key, body, text) in enumerate(self.events):
-            if key not in learner.open and book.known(f"o:{key}") is None:
+            if key not in learner.open and transaction.known(f"o:{key}") is None:
                 never = NotFound("An outcome is for an offer that was never made. None of the outcomes was kept.")
                 raise about(never, "outcomes", i, self.weight)
-            before = new[key][1] if key in new else book.known(f"y:{key}")
+            before = new[key][1] if key in new else transaction.known(f"y:{key}")
             if before is None:
                 new[key] = body, text
             elif before != text:
@@ -175,9 +175,9 @@ class Outcomes(Command[Accepted]):
                 raise about(other, "outcomes", i, self.weight)
         late = sum(key not in learner.open for key in new)
         for key, (body, text) in new.items():
-            book.stage("outcome", f"y:{key}", body, text)
+            transaction.stage("outcome", f"y:{key}", body, text)
         known = len(self.events) - len(new)
-        return lambda: Accepted(accepted=len(new), known=known, late=late, version=book.learner.version)
+        return lambda: Accepted(accepted=len(new), known=known, late=late, version=transaction.learner.version)
 
 
 def _outcome(family: Any, y: Any) -> float:
@@ -211,16 +211,16 @@ class Change(Command[int]):
             if isinstance(version, bool) or not isinstance(version, int) or version < 0:
                 raise InvalidInput("The event to roll back to must be given by its number (as version), 0 or more.")
 
-    def decide(self, book: Book) -> Callable[[], int]:
-        learner = book.apply()
+    def decide(self, transaction: ProductTransaction) -> Callable[[], int]:
+        learner = transaction.apply()
         if self.kind == "rollback" and self.given["version"] > learner.seq:
             raise NotFound(f"There is no such event yet: the last one is {learner.seq}.")
-        seq = book.stage(self.kind, f"a:{uuid4().hex}", {**self.given, "by": self.by})
-        book.apply()
+        seq = transaction.stage(self.kind, f"a:{uuid4().hex}", {**self.given, "by": self.by})
+        transaction.apply()
         return lambda: seq
 
 
-class Look(Command[A]):
+class ReadLearner(Command[A]):
     """Something to be told of the learner as it stands; changes nothing."""
 
     writes = False
@@ -229,15 +229,15 @@ class Look(Command[A]):
         super().__init__(name)
         self.fn = fn
 
-    def decide(self, book: Book) -> Callable[[], A]:
-        told = self.fn(book.apply())
+    def decide(self, transaction: ProductTransaction) -> Callable[[], A]:
+        told = self.fn(transaction.apply())
         return lambda: told
 
 
 class Expire(Command[None]):
     """Close offers that waited too long (which every writing command does first)."""
 
-    def decide(self, book: Book) -> Callable[[], None]:
+    def decide(self, transaction: ProductTransaction) -> Callable[[], None]:
         return lambda: None
 
 
@@ -248,7 +248,7 @@ class Apart(Command[A]):
     def run(self, service: Service) -> Callable[[], A]:
         """Carry it out."""
 
-    def decide(self, book: Book) -> Callable[[], A]:
+    def decide(self, transaction: ProductTransaction) -> Callable[[], A]:
         raise AssertionError("it has no place in a transaction over logs")
 
 

@@ -19,7 +19,7 @@ class Weighty(Protocol):
 W = TypeVar("W", bound=Weighty)
 
 
-class Inbox(Generic[W]):
+class CommandQueue(Generic[W]):
     """A queue with room for so many items; who finds it full is told to come back."""
 
     def __init__(self, room: int) -> None:
@@ -39,7 +39,7 @@ class Inbox(Generic[W]):
             self._changed.notify()
 
     def take(self, *, most: int, timeout: float) -> list[W]:
-        """All that waits, up to so many items; nothing if nothing comes in time, or the inbox is closed and empty."""
+        """All that waits, up to so many items; nothing if nothing comes in time, or the queue is closed and empty."""
         with self._changed:
             if not self._waiting and not self._closed:
                 self._changed.wait(timeout)

@@ -22,13 +22,13 @@ import numpy as np
 from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.service.core.events import Mode
 from hushprice.service.core.learner import Learner
-from hushprice.service.core.warmup import rehearse
+from hushprice.service.core.warmup import warm_up
 from hushprice.service.definition import Definition
-from hushprice.service.errors import DamagedLog, Failed, NotFound, Rejected, SetBack, Unavailable
+from hushprice.service.errors import DamagedLog, Failed, LogRewound, NotFound, Rejected, Unavailable
 from hushprice.service.guardrails import Guardrails
 from hushprice.service.settings import RECENT_KEYS, SNAPSHOT_EVERY
 from hushprice.service.storage import replay
-from hushprice.service.storage.key_index import Places, open_places
+from hushprice.service.storage.key_index import KeyIndex, open_key_index
 from hushprice.service.storage.store import Product, Store
 from hushprice.service.writer.commands import (
     Apart,
@@ -36,10 +36,10 @@ from hushprice.service.writer.commands import (
     Command,
     Create,
     Expire,
-    Look,
     Offer,
     Outcomes,
     Products,
+    ReadLearner,
     Reports,
 )
 from hushprice.service.writer.messages import (
@@ -51,8 +51,8 @@ from hushprice.service.writer.messages import (
     ReportItem,
     View,
 )
-from hushprice.service.writer.queue import Inbox
-from hushprice.service.writer.transaction import Book
+from hushprice.service.writer.queue import CommandQueue
+from hushprice.service.writer.transaction import ProductTransaction
 
 T = TypeVar("T")
 ROOM = 50_000  # items that may wait
@@ -85,10 +85,10 @@ class Service:
         self.clock = store.clock if clock is None else clock
         self.rng = np.random.default_rng() if rng is None else rng
         self.tick = tick  # seconds between two looks for offers that waited too long
-        self._inbox: Inbox[Command[Any]] = Inbox(room)
+        self._queue: CommandQueue[Command[Any]] = CommandQueue(room)
         self._products: dict[str, Product] = {}
         self._learners: dict[str, Learner] = {}  # the writer's own
-        self._places: dict[str, Places] = {}  # of keys in their logs
+        self._key_indexes: dict[str, KeyIndex] = {}  # of keys in their logs
         self._views: dict[str, View] = {}
         self._shown: dict[str, Learner] = {}  # of which the views are
         self._seen: dict[str, float] = {}  # when the log was last looked at
@@ -115,7 +115,7 @@ class Service:
     def stop(self) -> None:
         """Do what is waiting, keep snapshots, close the database. Calling it again changes nothing."""
         with self._starting:
-            self._inbox.close()
+            self._queue.close()
             if self._thread is not None:
                 self._thread.join()
             self.store.close()
@@ -135,7 +135,7 @@ class Service:
 
     def queued(self) -> int:
         """Commands that wait."""
-        return len(self._inbox)
+        return len(self._queue)
 
     # -- what can be told at once ---------------------------------------------------------------------------------
 
@@ -200,17 +200,17 @@ class Service:
             done: Future[None] = Future()
             done.set_result(None)
             return done
-        return self._ask(Look(name, lambda learner: None) if name is not None else Products())
+        return self._ask(ReadLearner(name, lambda learner: None) if name is not None else Products())
 
     def run(self, name: str, fn: Callable[[Learner], T]) -> Future[T]:
         """What ``fn`` makes of the learner as it stands. It must be quick, as the writer waits, and change nothing."""
-        return self._ask(Look(name, fn))
+        return self._ask(ReadLearner(name, fn))
 
     def _ask(self, command: Command[T]) -> Future[T]:
         try:
             if not self._alive:
                 raise Unavailable("The service is not running. Nothing was acknowledged: try again.")
-            self._inbox.put(command)
+            self._queue.put(command)
         except HushpriceError as problem:
             command.future.set_exception(problem)
         return command.future
@@ -219,10 +219,10 @@ class Service:
 
     def _work(self) -> None:
         ticked = time.monotonic()
-        while not self._inbox.over:
+        while not self._queue.over:
             commands: list[Command[Any]] = []
             try:
-                commands = self._inbox.take(most=ROUND, timeout=self.tick)
+                commands = self._queue.take(most=ROUND, timeout=self.tick)
                 self._round([c for c in commands if c.future.set_running_or_notify_cancel()])
                 if time.monotonic() - ticked >= self.tick:
                     ticked = time.monotonic()
@@ -253,7 +253,7 @@ class Service:
             return
         try:
             done = self._transact(ready)
-        except SetBack as problem:
+        except LogRewound as problem:
             self._set_back(str(problem), ready)
         except Unavailable as problem:
             if isinstance(problem, Rejected) or (isinstance(problem, DamagedLog) and len(ready) > 1):
@@ -282,7 +282,7 @@ class Service:
         for command in commands:
             try:
                 done = self._transact([command])
-            except SetBack as problem:
+            except LogRewound as problem:
                 self._set_back(str(problem), [command])
             except Rejected as problem:
                 self._trouble(problem)
@@ -292,15 +292,17 @@ class Service:
             else:
                 self._committed(*done)
 
-    def _transact(self, commands: list[Command[Any]]) -> tuple[dict[str, Book], list[tuple[Command[Any], Any]]]:
-        """Carry out commands in one transaction: the books, and what each is to be answered. It is committed."""
+    def _transact(
+        self, commands: list[Command[Any]]
+    ) -> tuple[dict[str, ProductTransaction], list[tuple[Command[Any], Any]]]:
+        """Carry out commands in one transaction: the transactions, and what each is to be answered. It is committed."""
         names = dict.fromkeys(command.name for command in commands)
         for name in names:
             if name not in self._learners:  # thrown away, and with it whatever else was known of the log
                 self._read(self._products[name])
         wanted = {name: self._products[name] for name in names}
         writes = {command.name for command in commands if command.writes}
-        books: dict[str, Book] = {}
+        transactions: dict[str, ProductTransaction] = {}
         answers: list[tuple[Command[Any], Any]] = []
         opening = ""  # the product whose learner is being brought up to date
         try:
@@ -309,35 +311,37 @@ class Service:
                 now = self.clock()
                 for name, product in wanted.items():
                     opening = name
-                    places = self._places[name]
-                    book = books[name] = Book(self.store, product, self._learners[name], places, connection, now)
+                    key_index = self._key_indexes[name]
+                    transaction = transactions[name] = ProductTransaction(
+                        self.store, product, self._learners[name], key_index, connection, now
+                    )
                     opening = ""
                     if name in writes and not product.definition.private:
-                        book.expire()
+                        transaction.expire()
                     mine = (command for command in commands if command.name == name)
-                    book.look_up(key for command in mine for key in command.wanted())
+                    transaction.look_up(key for command in mine for key in command.wanted())
                 for command in commands:
-                    answers.append((command, _decided(command, books[command.name])))
-                for book in books.values():
-                    book.close(self._room)
+                    answers.append((command, _decided(command, transactions[command.name])))
+                for transaction in transactions.values():
+                    transaction.close(self._room)
         except BaseException:
-            ahead = {name for name, book in books.items() if book.touched} | {opening}
+            ahead = {name for name, transaction in transactions.items() if transaction.touched} | {opening}
             for name in ahead & set(self._learners):  # they are not what the log says any more
                 del self._learners[name]
             raise
-        return books, answers
+        return transactions, answers
 
-    def _committed(self, books: dict[str, Book], answers: list[tuple[Command[Any], Any]]) -> None:
-        for name, book in books.items():
-            book.committed()
-            self._publish(name, book.learner)
+    def _committed(self, transactions: dict[str, ProductTransaction], answers: list[tuple[Command[Any], Any]]) -> None:
+        for name, transaction in transactions.items():
+            transaction.committed()
+            self._publish(name, transaction.learner)
         for command, answer in answers:
             if isinstance(answer, Exception):
                 self._refuse(command, answer)
             else:
                 _answer(command, answer)
-        for name, book in books.items():
-            self._snapshot(name, book.learner)
+        for name, transaction in transactions.items():
+            self._snapshot(name, transaction.learner)
 
     def _expire(self) -> None:
         """Close the offers of products that nobody asks about; a learner that was lost is folded anew for that."""
@@ -396,7 +400,7 @@ class Service:
         """Take up a product: read its log, and do once what a first customer would wait for."""
         self._read(product)
         try:
-            rehearse(product.definition)
+            warm_up(product.definition)
         except Exception as problem:  # whoever asks will be told; what is on record can still be looked at
             self._trouble(problem)
         self._publish(product.name, self._learners[product.name])
@@ -406,7 +410,7 @@ class Service:
         with self.store.read() as connection:
             learner = replay.fold(self.store, product, connection)
             newest = self.store.snapshots(product.id, connection=connection)
-        self._places[product.name] = open_places(self.store, product, self._room)
+        self._key_indexes[product.name] = open_key_index(self.store, product, self._room)
         self._products[product.name], self._learners[product.name] = product, learner
         self._kept[product.name] = newest[0][0] if newest else 0, self.snapshot_every
 
@@ -476,10 +480,10 @@ def _why(name: str, problem: Exception) -> str:
     return f"The product {name} is not served: what is on record of it cannot be read here. {told}"
 
 
-def _decided(command: Command[T], book: Book) -> Callable[[], T] | Exception:
+def _decided(command: Command[T], transaction: ProductTransaction) -> Callable[[], T] | Exception:
     """What a command decides on: its answer, or its refusal."""
     try:
-        return command.decide(book)
+        return command.decide(transaction)
     except Unavailable:
         raise
     except HushpriceError as refusal:

@@ -11,25 +11,25 @@ from sqlalchemy.engine import Connection
 
 from hushprice.service.core.events import Event, encode
 from hushprice.service.core.learner import Learner
-from hushprice.service.errors import SetBack
-from hushprice.service.storage.key_index import Places
+from hushprice.service.errors import LogRewound
+from hushprice.service.storage.key_index import KeyIndex
 from hushprice.service.storage.replay import Past, catch_up
 from hushprice.service.storage.store import Product, Row, Store
 
 
-class Book:
+class ProductTransaction:
     """Events are decided on one after the other, applied in runs, and written at the end.
 
     ``touched`` says that the learner has gone beyond what is committed: should the transaction fail, it is thrown away.
     """
 
     def __init__(
-        self, store: Store, product: Product, learner: Learner, places: Places, connection: Connection, now: float
+        self, store: Store, product: Product, learner: Learner, key_index: KeyIndex, connection: Connection, now: float
     ) -> None:
         self.store, self.product, self.learner, self.connection = store, product, learner, connection
-        self.places, self.touched = places, False
+        self.key_index, self.touched = key_index, False
         if learner.seq and store.event(product.id, learner.seq, connection) != (learner.key, learner.at):
-            raise SetBack(product.name)
+            raise LogRewound(product.name)
         catch_up(store, product, learner, connection)
         # of private customers whole seconds are kept: a finer time would point to one line in a network's log
         self.now = max(float(math.floor(now)) if product.definition.private else now, learner.at)
@@ -43,7 +43,7 @@ class Book:
         """Find out which of these keys are on record, and under what bodies."""
         wanted = dict.fromkeys(keys)
         if wanted:
-            found = self.places.find(wanted, self.learner.seq, self.connection)
+            found = self.key_index.find(wanted, self.learner.seq, self.connection)
             self._found = self.store.bodies(self.product.id, found, self.connection)
 
     def known(self, key: str) -> str | None:
@@ -86,11 +86,11 @@ class Book:
         """All is decided: apply and write the rest. ``room`` is how many keys may wait for their place in the index."""
         self.apply()
         self.write()
-        self.places.keep(self.learner.seq, room, self.connection)
+        self.key_index.keep(self.learner.seq, room, self.connection)
 
     def committed(self) -> None:
         """All this is on record now."""
-        self.places.committed(self._new, self.learner.seq)
+        self.key_index.committed(self._new, self.learner.seq)
 
     def expire(self) -> None:
         """Close offers that waited too long, if there are any."""

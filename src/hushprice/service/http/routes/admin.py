@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from starlette.responses import Response
 
-from hushprice.service.core.warmup import rehearse
+from hushprice.service.core.warmup import warm_up
 from hushprice.service.definition import Definition
 from hushprice.service.guardrails import Guardrails
 from hushprice.service.http.endpoint import PRODUCT, Call, Endpoint
@@ -32,7 +32,7 @@ async def create_product(call: Call) -> Response:
     body = check(call.value, ProductBody)
     definition = await asyncio.to_thread(Definition.of, body["name"], body["definition"])  # may compute noise levels
     with suppress(Exception):  # whatever is wrong with it, those who buy will be told; here it only warms up,
-        await asyncio.to_thread(rehearse, definition)  # since compiling takes seconds that the writer must not wait
+        await asyncio.to_thread(warm_up, definition)  # since compiling takes seconds that the writer must not wait
     created = await call.parts.waiter.result(call.parts.service.create(definition))
     return answer({"name": definition.name, "created": created}, 201 if created else 200)
 
