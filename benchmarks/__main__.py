@@ -10,21 +10,20 @@ from typing import Any
 
 import numpy as np
 import typer
-from tests.support import bands, crash, fuzz, offpolicy
 
 import hushprice as hp
-from benchmarks import bounds, private, service, streaming
+from benchmarks import bounds, coverage, private, reliability, service, streaming
 from benchmarks.common import Count, Rows, Workers, build, published, report
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.add_typer(bounds.app)
 app.add_typer(private.app)
 app.command()(streaming.streaming)
-app.command()(offpolicy.offpolicy)
+app.command()(coverage.offpolicy)
 app.add_typer(service.app)
-app.command()(bands.bands)
-app.command()(crash.crash)
-app.command(name="fuzz")(fuzz.command)
+app.command()(coverage.bands)
+app.command()(reliability.crash)
+app.command()(reliability.fuzz)
 HORIZON = 490_000
 DIMS = (1, 4, 9, 16, 25)
 TABLE = {"etc-doubling": "ETC-Doubling", "mle-cycle": "MLE-Cycle, modified", "semi-myopic": "Semi-Myopic, modified"}
@@ -175,12 +174,12 @@ def everything() -> None:
     private.loan_noise()
     memory()
     streaming.streaming(rows=50_000_000)
-    offpolicy.offpolicy(logs=200, workers=-1, world="")
-    bands.bands(runs=400)
+    coverage.offpolicy(logs=200, workers=-1, world="")
+    coverage.bands(runs=400)
     service.load(seconds=5.0, rounds=3, database="both")
     service.workers(seconds=5.0, rounds=3)
-    crash.crash(kills=100)
-    fuzz.command(cases=10_000)
+    reliability.crash(kills=100)
+    reliability.fuzz(cases=10_000)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from hushprice.version import __version__
 from tests.support.paths import ROOT
 
 JS = ROOT / "js"
-PAGES = ROOT / "src" / "hushprice" / "service" / "pages"
+PAGES = ROOT / "src" / "hushprice" / "service" / "static"
 CODES = {"linear": glm.LINEAR, "logistic": glm.LOGISTIC, "poisson": glm.POISSON}
 PHASES = {"explore": quote.EXPLORE, "exploit": quote.EXPLOIT, "fixed": quote.FIXED}
 Case = tuple[Any, Any]  # a question and the kernels' answer

@@ -1031,7 +1031,7 @@ class TestProcess:
 
     def test_it_can_be_stopped_while_it_gets_ready(self, tmp_path: Path) -> None:
         slow = (
-            "import time, sys; from hushprice.service import writer\n"
+            "import time, sys; from hushprice.service.writer import service as writer\n"
             "def warm_up(_):\n    print('waiting', flush=True); time.sleep(30)\n"
             "writer.warm_up = warm_up\n"
             "from hushprice.service.http.server import serve; from hushprice.service.settings import Settings\n"

@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
-from benchmarks.common import Rows, report
 
 from hushprice import Market, markets, policies
 from hushprice.arrays import Array
@@ -191,25 +189,3 @@ def measure(case: Case, runs: int, first: int = SEED) -> Held:
         errors.append(np.abs(x @ (theta - market.theta)))
         widths.append(np.sqrt(np.maximum(np.einsum("cpi,ij,cpj->cp", x, covariance, x), 0.0)))
     return Held(np.array(errors), np.array(widths))
-
-
-def bands(runs: Annotated[int, typer.Option(help="Runs a case.")] = 400) -> None:
-    """Coverage of the dashboard's bands: 95% of whole curves should be held."""
-    rows: Rows = []
-    for kind, cases in (("private", PRIVATE), ("plain", PLAIN)):
-        for name, case in cases.items():
-            held = measure(case, runs)
-            share = held.whole()
-            rows.append(
-                {
-                    "product": kind,
-                    "case": name,
-                    "customers": str(case.customers),
-                    "runs": str(runs),
-                    "whole curve": share,
-                    "s.e.": math.sqrt(share * (1.0 - share) / runs),
-                    "at a price (1.96)": held.pointwise(),
-                    "times too wide": held.wide,
-                }
-            )
-    report("bands", "Bands of 95% that hold the true curve", rows)

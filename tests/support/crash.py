@@ -27,19 +27,14 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import typer
-from benchmarks.common import report
-
 from hushprice.service import Store
 from hushprice.service.storage.replay import rebuild, verify
-from tests.support.postgres import postgres
 
-app = typer.Typer(add_completion=False)
 PRODUCTS = """
 [products.coffee]
 policy = "etc-ldp-doubling"
@@ -355,18 +350,3 @@ def _as_sent(kind: str, body: Any, item: Item, answered: dict[str, Item]) -> boo
     answer = answered.get(f"o:{item['id']}")
     told = answer is None or all(answer[name] == body[name] for name in ("price", "propensity", "version"))
     return body["z"] == item["context"] and told
-
-
-@app.command()
-def crash(kills: int = 100, seed: int = 1) -> None:
-    """Kill the server at random moments under load, on SQLite and PostgreSQL, with one worker and with two."""
-    verdicts = []
-    with tempfile.TemporaryDirectory() as folder, postgres() as server:
-        verdicts.append(run(kills, f"sqlite:///{folder}/crash.db", seed=seed))
-        verdicts.append(run(kills, server.url("one"), seed=seed))
-        verdicts.append(run(kills, server.url("two"), seed=seed, workers=2))
-    report(
-        "crash", "Servers killed under load; lost, twice, changed and strange must be 0", [asdict(v) for v in verdicts]
-    )
-    if not all(verdict.good for verdict in verdicts):
-        raise typer.Exit(1)

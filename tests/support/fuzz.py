@@ -12,12 +12,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import httpx
 import requests
 import schemathesis
-import typer
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
@@ -34,7 +33,6 @@ from hushprice.service.http.app import create_app
 from hushprice.service.settings import Settings, StartKey
 from hushprice.service.storage.store import Store
 from hushprice.service.writer.service import Service
-from tests.support.postgres import postgres
 
 KEY = "key-of-the-fuzzing-admin"
 URL = "http://fuzz.test"
@@ -278,15 +276,3 @@ def fuzz(cases: int, number: int = 7, database: str | None = None) -> dict[str, 
         "statuses": dict(sorted(world.statuses.items())),
         "problems": world.problems,
     }
-
-
-def command(cases: Annotated[int, typer.Option(help="Cases, a tenth of them on PostgreSQL.")] = 10_000) -> None:
-    """Fuzzing from the OpenAPI description and by hand: no 5xx, and a refused request changes nothing."""
-    with postgres() as server:
-        found = {"SQLite": fuzz(cases - cases // 10), "PostgreSQL": fuzz(cases // 10, 8, server.url("fuzz"))}
-    problems = [problem for part in found.values() for problem in part.pop("problems")]
-    typer.echo(json.dumps(found, indent=2))
-    for problem in problems[:20]:
-        typer.echo(problem)
-    if problems:
-        raise typer.Exit(1)

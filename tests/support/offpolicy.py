@@ -1,6 +1,6 @@
 """Off-policy evaluation where the truth is known: coverage of the 95% intervals, and bias.
 
-``python -m tests.support.offpolicy --logs 200``: each world makes so many logs; each log is evaluated for several
+``python -m benchmarks offpolicy --logs 200``: each world makes so many logs; each log is evaluated for several
 targets; the truth comes from the known demand of 300 000 other customers. In ``kinked`` demand is no GLM at all, in
 ``steered`` and ``strata`` customers who buy more were quoted higher prices, so that nothing but the propensities sets
 it right.
@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
-from benchmarks.common import Rows, console, report
 from joblib import Parallel, delayed
 from scipy.special import ndtr
 
@@ -23,7 +21,6 @@ from hushprice.arrays import Array
 from hushprice.estimation import design
 from hushprice.evaluation import evaluate
 
-app = typer.Typer(add_completion=False)
 LOW, HIGH = 0.0, 3.0
 Draw = Callable[[np.random.Generator, Array], tuple[Array, dict[str, Any]]]
 """Prices for contexts, and what evaluate is told of them: columns of the log (arrays), and options."""
@@ -198,11 +195,11 @@ def one(world: World, aims: dict[str, Aim], seed: int) -> Found:
 
 def summary(
     world: World, logs: int, *, first: int = 0, only: tuple[str, ...] = (), workers: int = 1, customers: int = 300_000
-) -> Rows:
+) -> list[dict[str, Any]]:
     """Bias and coverage in one world, a row for each target (or only some) and estimator; seeds begin at ``first``."""
     aims = {name: target for name, target in targets(world).items() if not only or name in only}
     runs = Parallel(n_jobs=workers)(delayed(one)(world, aims, first + i) for i in range(logs))
-    rows: Rows = []
+    rows: list[dict[str, Any]] = []
     for name, target in aims.items():
         value, logged = truth(world, target, customers)
         for estimator in runs[0][name]:
@@ -219,27 +216,3 @@ def summary(
                 }
             )  # fmt: skip
     return rows
-
-
-@app.command()
-def offpolicy(
-    logs: Annotated[int, typer.Option(help="Logs of each world.")] = 200,
-    workers: Annotated[int, typer.Option(help="Processes; -1 for all cores.")] = -1,
-    world: Annotated[str, typer.Option(help="Only worlds whose name begins so.")] = "",
-    first: Annotated[int, typer.Option(help="Seed of the first log.")] = 0,
-) -> None:
-    """Coverage of the 95% intervals and bias, over simulated logs."""
-    rows: Rows = []
-    for each in WORLDS:
-        if each.name.startswith(world):
-            rows += summary(each, logs, first=first, workers=workers)
-            console.print(f"{each.name}: least coverage {min(row['coverage'] for row in rows):.3f} so far")
-    seen = [row for row in rows if row["estimator"] != "logged prices"]
-    error = np.sqrt(0.95 * 0.05 / logs)
-    report("offpolicy", f"95% intervals over {logs} logs (standard error {error:.3f})", seen, kept=rows)
-
-
-if __name__ == "__main__":
-    from tests.support.offpolicy import app as importable  # workers find its functions by this name
-
-    importable()

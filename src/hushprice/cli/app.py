@@ -45,7 +45,7 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             module, _, name = COMMANDS[cmd_name].partition(":")
-            found = getattr(import_module(f"hushprice.cli.{module}"), name)
+            found = getattr(import_module(f"hushprice.cli.commands.{module}"), name)
             if not isinstance(found, typer.Typer):
                 one = typer.Typer(add_completion=False, rich_markup_mode="rich")
                 one.command(name=cmd_name)(found)
