@@ -28,8 +28,8 @@ from hushprice.privacy.mechanism import Report, VectorMechanism
 from hushprice.version import __version__
 from tests.support.paths import ROOT
 
-JS = ROOT / "js"
-PAGES = ROOT / "src" / "hushprice" / "service" / "static"
+TESTS = ROOT / "tests" / "js"
+DEVICE = ROOT / "src" / "hushprice" / "service" / "static" / "device"
 CODES = {"linear": glm.LINEAR, "logistic": glm.LOGISTIC, "poisson": glm.POISSON}
 PHASES = {"explore": quote.EXPLORE, "exploit": quote.EXPLOIT, "fixed": quote.FIXED}
 Case = tuple[Any, Any]  # a question and the kernels' answer
@@ -50,7 +50,7 @@ def node() -> str:
 
 def run(*arguments: str | Path) -> str:
     """What a script prints; its errors are this test's."""
-    done = subprocess.run([node(), *map(str, arguments)], capture_output=True, text=True, timeout=120, cwd=JS)
+    done = subprocess.run([node(), *map(str, arguments)], capture_output=True, text=True, timeout=120, cwd=TESTS)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
 
@@ -73,7 +73,7 @@ def heard(text: str) -> float:
 
 
 def test_own_tests() -> None:
-    files = sorted((JS / "test").glob("*.test.js"))
+    files = sorted(TESTS.glob("*.test.js"))
     assert len(files) >= 4
     text = run("--test", "--test-reporter=tap", *files)
     counts = dict(re.findall(r"^# (tests|pass|fail|skipped|todo) (\d+)$", text, re.MULTILINE))
@@ -82,38 +82,36 @@ def test_own_tests() -> None:
 
 
 def test_package() -> None:
-    package = json.loads((JS / "package.json").read_text())
+    package = json.loads((DEVICE / "package.json").read_text())
     assert package["name"] == "hushprice-device"
     assert package["type"] == "module"
     assert package["version"] == __version__
     assert "dependencies" not in package
-    assert f'export const VERSION = "{__version__}";' in (JS / "hushprice-device.js").read_text()
+    assert f'export const VERSION = "{__version__}";' in (DEVICE / "index.js").read_text()
 
 
 def test_types_name_everything() -> None:
     """Whatever the module exports has a type, and nothing else has."""
     names = json.loads(run("--input-type=module", "-e", f"""
-        import * as all from {json.dumps((JS / "hushprice-device.js").as_uri())};
+        import * as all from {json.dumps((DEVICE / "index.js").as_uri())};
         console.log(JSON.stringify(Object.keys(all)));
     """))  # fmt: skip
-    types = (JS / "hushprice-device.d.ts").read_text()
+    types = (DEVICE / "index.d.ts").read_text()
     typed = re.findall(r"^export (?:declare )?(?:const|class|function) (\w+)", types, re.MULTILINE)
     assert sorted(names) == sorted(typed)
 
 
-def test_the_service_serves_these_files() -> None:
-    """Every module is under the pages, as the very file, and imports nothing from elsewhere."""
-    modules = {path.name for path in JS.glob("*.js")}
+def test_modules_import_only_one_another() -> None:
+    modules = {path.name for path in DEVICE.glob("*.js")}
     for name in modules:
-        assert (PAGES / name).resolve() == JS / name
-        imports = re.findall(r'^(?:import|export) .*?from "(.*?)";|^} from "(.*?)";', (JS / name).read_text(), re.M)
+        imports = re.findall(r'^(?:import|export) .*?from "(.*?)";|^} from "(.*?)";', (DEVICE / name).read_text(), re.M)
         assert {(a or b).removeprefix("./") for a, b in imports} <= modules
 
 
 def test_nothing_inexact_on_the_way_to_a_price_or_report() -> None:
     """Of Math only what IEEE 754 or the language defines to the last bit."""
     exact = {"abs", "floor", "imul", "max", "min", "sqrt"}
-    for path in JS.glob("*.js"):
+    for path in DEVICE.glob("*.js"):
         text = path.read_text()
         assert set(re.findall(r"\bMath\.(\w+)", text)) <= exact, path.name
         assert "Math.random" not in text

@@ -152,7 +152,8 @@ class TestRoles:
         known = {
             (method, path.replace("coffee", "{name}").replace("keys/1", "keys/{id}")) for method, path, _ in ENDPOINTS
         }
-        assert described - known == {("GET", "/"), ("GET", "/shop"), ("GET", "/pages/{file}")}
+        files = {("GET", "/pages/{file}"), ("GET", "/pages/device/{file}")}
+        assert described - known == {("GET", "/"), ("GET", "/shop"), *files}
         assert known <= described
 
     @pytest.mark.parametrize(
@@ -767,8 +768,10 @@ class TestPages:
         for page in ("/", "/shop"):
             for name in re.findall(r'(?:src|href)="(/pages/[^"]+)"', shop("GET", page, None).text):
                 assert shop("GET", name, None).status_code == 200, name
-        device = shop("GET", "/pages/hushprice-device.js", None)
-        assert device.headers["content-type"] == "text/javascript; charset=utf-8"
+        for name in ("hushprice-device.js", "device/index.js"):
+            device = shop("GET", f"/pages/{name}", None)
+            assert device.headers["content-type"] == "text/javascript; charset=utf-8"
+        assert shop("GET", "/pages/device/shop.js", None).status_code == 404
         assert shop("GET", "/shop/config", None).json() == {"products": ["coffee"], "key": KEYS["device"]}
         shop.close()
 

@@ -1,6 +1,6 @@
 /** The demo shop: a visitor's device in this page, and all that it sends shown next to what it keeps. */
 
-import { Device, Ledger, PrivacyPromise, SystemWords, readParams } from "./hushprice-device.js";
+import { Device, Ledger, PrivacyPromise, SystemWords, readParams } from "./device/index.js";
 import { Refused, el, fill, latest, money, say, short, whole } from "./common.js";
 
 const $ = (id) => document.getElementById(id);

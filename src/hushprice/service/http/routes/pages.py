@@ -17,6 +17,7 @@ from hushprice.service.http.metrics import CONTENT_TYPE
 from hushprice.service.http.responses import HealthAnswer, Problem, ShopAnswer, answer, wait
 
 PAGES = Path(str(files("hushprice.service") / "static"))
+DEVICE = PAGES / "device"
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -42,9 +43,9 @@ def _read(path: Path, _: int) -> Page:
     return Page(body, kind, f'"{hashlib.sha256(body).hexdigest()[:24]}"')
 
 
-def page(name: str) -> Page:
+def page(name: str, folder: Path = PAGES) -> Page:
     """A file of the folder of pages; anything else is not found."""
-    path = PAGES / name
+    path = folder / name
     try:
         if Path(name).name != name or name.startswith(".") or not path.is_file():
             raise FileNotFoundError
@@ -64,8 +65,8 @@ def matches(header: str | None, etag: str) -> bool:
     return any(part.strip().removeprefix("W/") in (etag, "*") for part in header.split(","))
 
 
-def _send(call: Call, name: str) -> Response:
-    found = page(name)
+def _send(call: Call, name: str, folder: Path = PAGES) -> Response:
+    found = page(name, folder)
     headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Content-Security-Policy": CSP}
     if matches(call.request.headers.get("if-none-match"), found.etag):
         return Response(status_code=304, headers=headers)
@@ -86,6 +87,11 @@ async def shop(call: Call) -> Response:
 async def page_file(call: Call) -> Response:
     """A file of the pages."""
     return _send(call, call.request.path_params["file"])
+
+
+async def device_file(call: Call) -> Response:
+    """A file of the JavaScript device, the npm package ``hushprice-device``."""
+    return _send(call, call.request.path_params["file"], DEVICE)
 
 
 def _check_shop(call: Call) -> None:
@@ -132,4 +138,5 @@ ENDPOINTS = (
     Endpoint(method="GET", path="/shop", run=shop, kind="text/html", refusals=(304, 404), tag="pages"),
     Endpoint(method="GET", path="/shop/config", run=shop_config, answer=ShopAnswer, refusals=(404,), tag="pages"),
     Endpoint(method="GET", path="/pages/{file}", run=page_file, kind="*/*", refusals=(304,), tag="pages"),
+    Endpoint(method="GET", path="/pages/device/{file}", run=device_file, kind="*/*", refusals=(304,), tag="pages"),
 )

@@ -5,7 +5,7 @@
  * BigInt where it is handed around, and two numbers of 32 bits (high, low) where many are worked with.
  */
 
-import { InvalidInput } from "./device-errors.js";
+import { InvalidInput } from "./errors.js";
 
 // -- words: whole numbers of 64 bits --------------------------------------------------------------------------------
 

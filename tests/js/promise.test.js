@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { BrokenPromise, InvalidInput, Params, PrivacyPromise, quote, readParams, report } from "../hushprice-device.js";
+import { BrokenPromise, InvalidInput, Params, PrivacyPromise, quote, readParams, report } from "#device/index.js";
 import { document, promise, vectors } from "./fixtures.js";
 
 const mechanism = (more) => ({ mechanism: { ...document().mechanism, ...more } });

@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import * as guarantee from "../device-guarantee.js";
-import * as kernels from "../device-kernels.js";
-import * as numbers from "../device-numbers.js";
-import { InvalidInput, quote, readParams, report } from "../hushprice-device.js";
+import * as guarantee from "#device/guarantee.js";
+import * as kernels from "#device/kernels.js";
+import * as numbers from "#device/numbers.js";
+import { InvalidInput, quote, readParams, report } from "#device/index.js";
 import { generous, vectors, word } from "./fixtures.js";
 
 const privacy = vectors("privacy.json");

@@ -2,7 +2,7 @@
 
 import fs from "node:fs";
 
-import { Device, Ledger, MemoryStorage, PrivacyPromise, UnsafeWords } from "../hushprice-device.js";
+import { Device, Ledger, MemoryStorage, PrivacyPromise, UnsafeWords } from "#device/index.js";
 
 const folder = new URL("../../vectors/", import.meta.url);
 

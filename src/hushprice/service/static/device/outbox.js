@@ -1,8 +1,8 @@
 /** Reports that wait to be sent, kept in the storage so that a closed page loses none. */
 
-import { LedgerError, Unavailable } from "./device-errors.js";
-import { locked } from "./device-ledger.js";
-import { SystemWords, uniformOf } from "./device-numbers.js";
+import { LedgerError, Unavailable } from "./errors.js";
+import { locked } from "./ledger.js";
+import { SystemWords, uniformOf } from "./numbers.js";
 
 const BATCH = 200; // reports in one request; the service takes up to 1000
 const LONGEST_WAIT = 300; // seconds between two attempts

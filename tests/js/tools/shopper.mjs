@@ -7,7 +7,7 @@
 
 import fs from "node:fs";
 
-import { Device, Ledger, MemoryStorage, PrivacyPromise, UnsafeWords } from "../hushprice-device.js";
+import { Device, Ledger, MemoryStorage, PrivacyPromise, UnsafeWords } from "#device/index.js";
 
 const orders = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
 const { url, key, product, promise, budget, seed, lose, customers } = orders;

@@ -1,7 +1,7 @@
 /** What one customer has spent over many reports, kept on the customer's own device; and where it is kept. */
 
-import { BudgetSpent, InvalidInput, LedgerError, only } from "./device-errors.js";
-import { lossDelta, lossEpsilon, lossOf } from "./device-guarantee.js";
+import { BudgetSpent, InvalidInput, LedgerError, only } from "./errors.js";
+import { lossDelta, lossEpsilon, lossOf } from "./guarantee.js";
 
 // -- storage and locks -----------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ function checksum(text) {
   return ~crc >>> 0;
 }
 
-/** @typedef {{ epsilon: number, delta: number, spent: import("./device-guarantee.js").Loss, reports: number }} Page */
+/** @typedef {{ epsilon: number, delta: number, spent: import("./guarantee.js").Loss, reports: number }} Page */
 
 function written(page) {
   const body = JSON.stringify(page);

@@ -7,10 +7,10 @@
 
 import fs from "node:fs";
 
-import { fairCoin, gaussianDelta, lossDelta, lossOf } from "../device-guarantee.js";
-import { bestPrice, mean, privatize, quoteOnTerms, score } from "../device-kernels.js";
-import { direction, hex, normalQuantile, omega, uniformOf } from "../device-numbers.js";
-import { BudgetSpent, Ledger, PrivacyPromise, quote, readParams, report } from "../hushprice-device.js";
+import { fairCoin, gaussianDelta, lossDelta, lossOf } from "#device/guarantee.js";
+import { bestPrice, mean, privatize, quoteOnTerms, score } from "#device/kernels.js";
+import { direction, hex, normalQuantile, omega, uniformOf } from "#device/numbers.js";
+import { BudgetSpent, Ledger, PrivacyPromise, quote, readParams, report } from "#device/index.js";
 
 const view = new DataView(new ArrayBuffer(8));
 

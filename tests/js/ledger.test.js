@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { lossDelta, lossOf } from "../device-guarantee.js";
-import { defaultStorage, locked } from "../device-ledger.js";
+import { lossDelta, lossOf } from "#device/guarantee.js";
+import { defaultStorage, locked } from "#device/ledger.js";
 import {
   BudgetSpent,
   Device,
@@ -13,7 +13,7 @@ import {
   LedgerError,
   MemoryStorage,
   PrivacyPromise,
-} from "../hushprice-device.js";
+} from "#device/index.js";
 
 const pure = (epsilon) => ({ name: "l2-ball", epsilon });
 const noise = { name: "gaussian", epsilon: 0.5, delta: 1e-3, clip: 2, sd: 18.55, dim: 6 };

@@ -2,7 +2,7 @@
  * What reports promise: the coin by exact arithmetic, the exact curve of the Gaussian, and what many reports add up to.
  */
 
-import { exp, log } from "./device-numbers.js";
+import { exp, log } from "./numbers.js";
 
 
 const WORD = 1n << 64n;

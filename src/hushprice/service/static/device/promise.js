@@ -1,7 +1,7 @@
 /** What a device agrees to at most, whatever a server publishes. */
 
-import { BrokenPromise, InvalidInput, only } from "./device-errors.js";
-import { FAMILIES } from "./device-kernels.js";
+import { BrokenPromise, InvalidInput, only } from "./errors.js";
+import { FAMILIES } from "./kernels.js";
 
 export const MECHANISMS = Object.freeze(["l2-ball", "privunit", "gaussian"]);
 const TERMS = ["epsilon", "delta", "clip", "mechanisms", "prices", "family", "segments", "features"];

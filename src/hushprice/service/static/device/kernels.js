@@ -1,6 +1,6 @@
 /** The price, the score and the report: functions of numbers, without randomness of their own. */
 
-import { directionInto, exp, hex, highHalf, log, lowHalf, normal, omega, uniformOf } from "./device-numbers.js";
+import { directionInto, exp, hex, highHalf, log, lowHalf, normal, omega, uniformOf } from "./numbers.js";
 
 // -- the price ------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
  * 64 bits. The recipe is docs/privacy.md of hushprice, the test vectors are vectors/privacy.json and
  * vectors/device.json.
  *
- *     import { Device, Ledger, PrivacyPromise } from "./hushprice-device.js";
+ *     import { Device, Ledger, PrivacyPromise } from "hushprice-device";
  *     const device = new Device({
  *       url: "https://prices.example", key: "hp_device_...", product: "coffee",
  *       promise: new PrivacyPromise({ epsilon: 2, clip: 4, prices: [1, 5] }), ledger: new Ledger({ epsilon: 40 }),
@@ -19,10 +19,10 @@
  * @module hushprice-device
  */
 
-import { BrokenPromise, BudgetSpent, InvalidInput, Unavailable, only } from "./device-errors.js";
-import { Ledger, checkShared, defaultStorage } from "./device-ledger.js";
-import { SystemWords, UnsafeWords, hex, uniformOf } from "./device-numbers.js";
-import { Outbox } from "./device-outbox.js";
+import { BrokenPromise, BudgetSpent, InvalidInput, Unavailable, only } from "./errors.js";
+import { Ledger, checkShared, defaultStorage } from "./ledger.js";
+import { SystemWords, UnsafeWords, hex, uniformOf } from "./numbers.js";
+import { Outbox } from "./outbox.js";
 import {
   contextOf,
   follows,
@@ -31,14 +31,14 @@ import {
   readParams,
   report,
   wordsNeeded,
-} from "./device-params.js";
-import { PrivacyPromise } from "./device-promise.js";
+} from "./params.js";
+import { PrivacyPromise } from "./promise.js";
 
-export { BrokenPromise, BudgetSpent, HushpriceError, InvalidInput, LedgerError, Unavailable } from "./device-errors.js";
-export { Ledger, MemoryStorage } from "./device-ledger.js";
-export { SystemWords, UnsafeWords } from "./device-numbers.js";
-export { PrivacyPromise } from "./device-promise.js";
-export { Params, quote, readParams, report, wordsNeeded } from "./device-params.js";
+export { BrokenPromise, BudgetSpent, HushpriceError, InvalidInput, LedgerError, Unavailable } from "./errors.js";
+export { Ledger, MemoryStorage } from "./ledger.js";
+export { SystemWords, UnsafeWords } from "./numbers.js";
+export { PrivacyPromise } from "./promise.js";
+export { Params, quote, readParams, report, wordsNeeded } from "./params.js";
 
 export const VERSION = "0.1.0";
 

@@ -16,7 +16,7 @@ import {
   VERSION,
   readParams,
   report,
-} from "../hushprice-device.js";
+} from "#device/index.js";
 import { FakeService, deviceOf, document, promise } from "./fixtures.js";
 
 const Z = { loyalty: 0.734251, distance: -0.281937 };

@@ -1,8 +1,8 @@
 /** Published parameters, checked against what this device promised, and what is done with them. */
 
-import { InvalidInput } from "./device-errors.js";
-import { fairCoin, lossDelta, lossOf } from "./device-guarantee.js";
-import { FAMILIES, clamp, privatize, quoteOnTerms, score, utility } from "./device-kernels.js";
+import { InvalidInput } from "./errors.js";
+import { fairCoin, lossDelta, lossOf } from "./guarantee.js";
+import { FAMILIES, clamp, privatize, quoteOnTerms, score, utility } from "./kernels.js";
 import {
   LARGEST,
   LARGEST_EPSILON,
@@ -17,7 +17,7 @@ import {
   isPair,
   isPlain,
   pinsOf,
-} from "./device-promise.js";
+} from "./promise.js";
 
 export const PROTOCOL = 1;
 export const PHASES = Object.freeze(["explore", "exploit", "fixed"]);

@@ -1,1 +1,0 @@
-../../../../js/device-kernels.js
