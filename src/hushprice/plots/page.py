@@ -1,4 +1,7 @@
-"""One self-contained HTML page of text, tables and pictures: no scripts, and nothing to load."""
+"""One self-contained HTML page of text, tables and pictures: no scripts, and nothing to load.
+
+The markup is in ``templates/report.html.j2``, its looks in ``templates/report.css``.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from functools import cache
 from numbers import Integral, Real
-from typing import Literal, TypeGuard
+from typing import Literal
 
+import jinja2
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
@@ -18,7 +22,7 @@ from hushprice.errors import InvalidInput
 
 Value = str | float | int | None
 DPI = 130
-LONG = 40  # characters from which a cell of a table is given room to read
+LONG_TEXT = 40  # characters; a table cell with more text gets a minimum width
 # The tone of a badge, by its word; other words get a plain one.
 TONES = {
     "good": ("agrees", "holds", "faster", "passes", "pass", "ok", "yes", "done"),
@@ -29,21 +33,42 @@ TONES = {
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure, what it shows in words for those who cannot see it, and a caption.
+    """A figure with its alternative text and caption.
 
-    Pictures are embedded as PNG; ``kind="svg"`` stays sharp, but grows with every point drawn.
+    Parameters
+    ----------
+    figure
+        The Matplotlib figure.
+    alt
+        What the figure shows, in words, for readers who cannot see it.
+    caption
+        Text below the figure; none if empty.
+    kind
+        The format embedded in a page. SVG stays sharp at any size, but grows with every point drawn.
+    name
+        Name of the image file (without suffix), when the figure is saved next to a document.
     """
 
     figure: Figure
     alt: str
     caption: str = ""
     kind: Literal["png", "svg"] = "png"
-    name: str = "picture"  # of its file, where it is one
+    name: str = "picture"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows by column name. The words in ``status_column`` ("agrees", "close", "fails", ...) are shown as badges."""
+    """A table with a caption.
+
+    Parameters
+    ----------
+    rows
+        One mapping per row, from column name to value; a missing column leaves the cell empty.
+    caption
+        Text above the table.
+    status_column
+        The column whose words ("agrees", "close", "fails", ...) are shown as coloured badges.
+    """
 
     rows: Sequence[Mapping[str, Value]]
     caption: str
@@ -51,13 +76,30 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns, in the order they first come up."""
+        """Names of the columns, in order of first appearance."""
         return list(dict.fromkeys(name for row in self.rows for name in row))
+
+    @property
+    def numeric_columns(self) -> set[str]:
+        """Names of the columns that hold at least one number."""
+        return {name for row in self.rows for name, value in row.items() if _is_number(value)}
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, the anchor that links lead to, and what follows: paragraphs, tables, pictures and a note."""
+    """One section of a page.
+
+    Parameters
+    ----------
+    heading, anchor
+        The heading, and the id that links point to.
+    text
+        Paragraphs; one string is one paragraph.
+    pictures, tables
+        Shown after the text, tables first.
+    note
+        A remark in small print at the end.
+    """
 
     heading: str
     anchor: str
@@ -68,51 +110,55 @@ class Section:
 
     @property
     def paragraphs(self) -> list[str]:
-        """Its text; one string is one paragraph."""
+        """The text as a list of paragraphs."""
         return [self.text] if isinstance(self.text, str) else list(self.text)
 
 
 def page(title: str, lead: str, sections: Sequence[Section]) -> str:
-    """A complete HTML document.
+    """Render a complete HTML document.
 
+    Parameters
+    ----------
+    title, lead
+        The heading of the page and the paragraph below it.
+    sections
+        The sections, in order; their anchors must be unique.
+
+    Returns
+    -------
+    str
+        One file with its style and pictures embedded; all text is escaped.
+
+    Raises
+    ------
+    InvalidInput
+        If an anchor contains a space or is used twice, a status column does not exist, or a picture's kind is unknown.
+
+    Examples
+    --------
     >>> words = page("Prices & privacy", "What we found.", [Section("Results", "results", text=["All is well."])])
     >>> "<h1>Prices &amp; privacy</h1>" in words
     True
     """
     _check(sections)
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            # Browsers then refuse to load anything at all.
-            '<meta http-equiv="Content-Security-Policy"'
-            " content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">",
-            f"<title>{escape(title)}</title>",
-            f"<style>{CSS}</style>",
-            "</head>",
-            "<body>",
-            "<header>",
-            f"<h1>{escape(title)}</h1>",
-            f'<p class="lead">{escape(lead)}</p>',
-            "</header>",
-            *_contents(sections),
-            "<main>",
-            *(line for section in sections for line in _section(section)),
-            "</main>",
-            "</body>",
-            "</html>",
-            "",
-        ]
-    )
+    return _environment().get_template("report.html.j2").render(title=title, lead=lead, sections=sections)
 
 
 def number(value: float) -> str:
-    """Four significant digits or all before the point, thousands separated; blank for NaN.
+    """Format a number with four significant digits, or all digits before the point, and thousands separators.
 
+    Parameters
+    ----------
+    value
+        The number.
+
+    Returns
+    -------
+    str
+        The formatted number; empty for NaN.
+
+    Examples
+    --------
     >>> number(1234567.8), number(0.0123456), number(12), number(-3.0)
     ('1,234,568', '0.01235', '12', '-3')
     """
@@ -126,14 +172,44 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words.
+    """Format a duration in seconds, minutes or hours.
 
+    Parameters
+    ----------
+    seconds
+        The duration in seconds.
+
+    Returns
+    -------
+    str
+        Number and unit.
+
+    Examples
+    --------
     >>> duration(42), duration(700), duration(9000)
     ('42 s', '12 min', '2.5 h')
     """
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("hushprice.plots"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals["LONG_TEXT"] = LONG_TEXT
+    environment.tests["numeric"] = _is_number
+    environment.filters |= {
+        "data_uri": _data_uri, "number": number, "pixels": _pixels, "tone": _tone, "words": _words,
+    }  # fmt: skip
+    return environment
 
 
 def _check(sections: Sequence[Section]) -> None:
@@ -143,34 +219,16 @@ def _check(sections: Sequence[Section]) -> None:
             raise InvalidInput(f"An anchor must be a word without spaces, got {anchor!r}.")
         if anchors.count(anchor) > 1:
             raise InvalidInput(f"Two sections have the anchor {anchor!r}.")
+    for table in (table for section in sections for table in section.tables):
+        if table.rows and table.status_column is not None and table.status_column not in table.columns:
+            columns = ", ".join(table.columns)
+            raise InvalidInput(f"There is no column {table.status_column!r} for the status, only {columns}.")
 
 
-def _contents(sections: Sequence[Section]) -> list[str]:
-    if not sections:
-        return []
-    items = [f'<li><a href="#{escape(s.anchor)}">{escape(s.heading)}</a></li>' for s in sections]
-    return ['<nav aria-label="Contents">', "<h2>Contents</h2>", "<ol>", *items, "</ol>", "</nav>"]
-
-
-def _section(section: Section) -> list[str]:
-    lines = [f'<section id="{escape(section.anchor)}">', f"<h2>{escape(section.heading)}</h2>"]
-    lines += [f"<p>{escape(paragraph)}</p>" for paragraph in section.paragraphs]
-    lines += [line for table in section.tables for line in _table(table)]
-    lines += [line for picture in section.pictures for line in _picture(picture)]
-    if section.note:
-        lines.append(f'<p class="note">{escape(section.note)}</p>')
-    return [*lines, "</section>"]
-
-
-def _picture(picture: Picture) -> list[str]:
-    """The picture at 96 dots an inch; on a narrow screen it shrinks to 40rem and then scrolls."""
-    width, height = (round(96 * inches) for inches in picture.figure.get_size_inches())
-    image = (
-        f'<img src="{_data_uri(picture)}" alt="{escape(picture.alt)}" width="{width}" height="{height}"'
-        f' style="min-width:min({width}px,40rem)">'
-    )
-    caption = [f"<figcaption>{escape(picture.caption)}</figcaption>"] if picture.caption else []
-    return ["<figure>", f'<div class="scroll">{image}</div>', *caption, "</figure>"]
+def _pixels(picture: Picture) -> tuple[int, int]:
+    """Width and height at 96 dots per inch; on a narrow screen the picture shrinks to 40rem and then scrolls."""
+    width, height = picture.figure.get_size_inches()
+    return round(96 * width), round(96 * height)
 
 
 def _data_uri(picture: Picture) -> str:
@@ -185,45 +243,7 @@ def _data_uri(picture: Picture) -> str:
     return f"data:{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
-def _table(table: Table) -> list[str]:
-    columns, caption = table.columns, escape(table.caption)
-    if table.rows and table.status_column is not None and table.status_column not in columns:
-        raise InvalidInput(f"There is no column {table.status_column!r} for the status, only {', '.join(columns)}.")
-    numeric = {name for name in columns if any(_is_number(row.get(name)) for row in table.rows)}
-    head = [f'<th scope="col"{_class(name in numeric)}>{escape(name)}</th>' for name in columns]
-    body = [
-        "<tr>" + "".join(_cell(row.get(name), status=name == table.status_column) for name in columns) + "</tr>"
-        for row in table.rows
-    ]
-    if not body:
-        return ['<figure class="table">', f"<figcaption>{caption}</figcaption>", "<p>No rows.</p>", "</figure>"]
-    return [
-        '<figure class="table">',
-        f"<figcaption>{caption}</figcaption>",  # outside the table, so that it stays put when that scrolls
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}">',
-        "<table>",
-        f"<thead><tr>{''.join(head)}</tr></thead>",
-        "<tbody>",
-        *body,
-        "</tbody>",
-        "</table>",
-        "</div>",
-        "</figure>",
-    ]
-
-
-def _cell(value: Value, *, status: bool) -> str:
-    if value is None:
-        return "<td></td>"
-    if _is_number(value):
-        return f"<td{_class(True)}>{number(value)}</td>"
-    word = escape(_words(value))
-    if status:
-        return f'<td><span class="badge {_tone(word)}">{word}</span></td>'
-    return f'<td class="long">{word}</td>' if len(word) > LONG else f"<td>{word}</td>"
-
-
-def _is_number(value: object) -> TypeGuard[float]:
+def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -231,74 +251,5 @@ def _words(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _class(numeric: bool) -> str:
-    return ' class="number"' if numeric else ""
-
-
 def _tone(word: str) -> str:
     return next((tone for tone, words in TONES.items() if word.strip().lower() in words), "plain")
-
-
-CSS = """
-:root {
-  color-scheme: light dark;
-  --paper: #fff; --ink: #1c1f24; --soft: #5a6270; --line: #d9dde3; --stripe: #f5f6f8; --link: #0a58a8;
-  --good: #0f6b3c; --good-back: #dff3e7; --near: #7a4d00; --near-back: #fdeecb;
-  --bad: #9c1c1c; --bad-back: #fbe1e1; --plain: #444b57; --plain-back: #e8ebef;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --paper: #15181d; --ink: #e6e8eb; --soft: #a3abb8; --line: #353b45; --stripe: #1c2027; --link: #7ab8ff;
-    --good: #8fe0b2; --good-back: #123524; --near: #f5cf7d; --near-back: #3a2a08;
-    --bad: #ffaaaa; --bad-back: #431818; --plain: #c7cdd6; --plain-back: #2a3039;
-  }
-}
-* { box-sizing: border-box; }
-body {
-  margin: 0 auto; max-width: 70rem; padding: 1.5rem 1rem 4rem; background: var(--paper); color: var(--ink);
-  font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
-  overflow-wrap: break-word;
-}
-h1 { font-size: 1.9rem; line-height: 1.2; margin: 0.5rem 0; }
-h2 { font-size: 1.3rem; line-height: 1.3; margin: 0 0 0.6rem; }
-p { max-width: 46rem; margin: 0.6rem 0; }
-a { color: var(--link); }
-.lead { font-size: 1.1rem; color: var(--soft); }
-.note, figcaption { font-size: 0.9rem; color: var(--soft); }
-nav { margin: 1.5rem 0; padding: 0.9rem 1.1rem; background: var(--stripe); border-radius: 0.5rem; }
-nav h2 { font-size: 1rem; }
-nav ol { margin: 0; padding-left: 1.4rem; }
-section { margin: 2.4rem 0 0; padding-top: 1.4rem; border-top: 1px solid var(--line); }
-figure { margin: 1.2rem 0; }
-figcaption { max-width: 46rem; margin: 0.4rem 0; }
-.scroll { overflow-x: auto; }
-img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 0.4rem; }
-table { border-collapse: collapse; font-size: 0.92rem; }
-th, td { padding: 0.35rem 0.8rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
-thead th { border-bottom: 2px solid var(--soft); vertical-align: bottom; }
-tbody tr:nth-child(even) { background: var(--stripe); }
-.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-.long { min-width: 16rem; }
-.badge {
-  display: inline-block; padding: 0 0.55rem; border: 1px solid currentColor; border-radius: 1rem;
-  font-size: 0.85rem; font-weight: 600; white-space: nowrap;
-}
-.good { color: var(--good); background: var(--good-back); }
-.near { color: var(--near); background: var(--near-back); }
-.bad { color: var(--bad); background: var(--bad-back); }
-.plain { color: var(--plain); background: var(--plain-back); }
-@media print {
-  :root {
-    --paper: #fff; --ink: #000; --soft: #444; --line: #bbb; --stripe: #fff; --link: #000;
-    --good: #0f6b3c; --good-back: #fff; --near: #7a4d00; --near-back: #fff;
-    --bad: #9c1c1c; --bad-back: #fff; --plain: #444; --plain-back: #fff;
-  }
-  body { max-width: none; padding: 0; font-size: 10pt; }
-  .scroll { overflow: visible; }
-  .long { min-width: 0; }
-  img { min-width: 0 !important; }
-  figure, tr { break-inside: avoid; }
-  .table { break-inside: auto; }
-  h2 { break-after: avoid; }
-}
-"""
