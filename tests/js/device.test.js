@@ -263,7 +263,10 @@ test("a service restored from a backup is served on, after some looks", async ()
     assert.equal((await device.offer(Z)).version, 3);
     assert.equal(service.requests.length - before, 5, "it is the one to follow from now on");
   }
-  assert.deepEqual([...service.reports.values()].map(({ version }) => version), [3, 3]);
+  assert.deepEqual(
+    [...service.reports.values()].map(({ version }) => version),
+    [3, 3],
+  );
 });
 
 test("no mark that the server leaves is sent back to it", async () => {
@@ -305,7 +308,10 @@ test("nothing is said when nothing is asked or the budget is spent, but somethin
   const device = deviceOf(service, { ledger: new Ledger({ epsilon: 5 }) });
   const reports = [];
   for (let i = 0; i < 4; i++) reports.push((await device.sold(await device.offer(Z), 1)).report);
-  assert.deepEqual(reports.map((one) => one === null), [false, false, true, true]);
+  assert.deepEqual(
+    reports.map((one) => one === null),
+    [false, false, true, true],
+  );
   assert.equal(service.reports.size, 4);
   const uncounted = deviceOf(service, { ledger: null });
   assert.ok((await uncounted.sold(await uncounted.offer(Z), 1)).report);
@@ -371,13 +377,19 @@ test("what waits outlives the page, and is sent as one list", async () => {
     service.trouble.push(503);
     receipts.push(await device.sold(offer, 1));
   }
-  assert.deepEqual(receipts.map(({ sent }) => sent), [false, false, false]);
+  assert.deepEqual(
+    receipts.map(({ sent }) => sent),
+    [false, false, false],
+  );
   device.close();
   const next = deviceOf(service, { storage });
   await next.params();
   assert.deepEqual(await next.flush(), { sent: 0, waiting: 0 }, "it had begun to send by itself");
   const sent = JSON.parse(service.posts().at(-1).body).reports;
-  assert.deepEqual(sent.map((item) => item.id), receipts.map(({ id }) => id));
+  assert.deepEqual(
+    sent.map((item) => item.id),
+    receipts.map(({ id }) => id),
+  );
 });
 
 test("attempts come further and further apart, and wait as long as the service says", async () => {
@@ -494,7 +506,10 @@ test("only reports leave, whatever was put into the storage", async () => {
   const noise = { id, version: 2, report: { grid: [3, -4] } };
   assert.deepEqual(JSON.parse(service.posts()[0].body), { reports: [good, noise] });
   assert.deepEqual(
-    storage.getItem(`${key}:damaged`).split("\n").map((line) => JSON.parse(JSON.parse(line))),
+    storage
+      .getItem(`${key}:damaged`)
+      .split("\n")
+      .map((line) => JSON.parse(JSON.parse(line))),
     foreign,
     "what was none is laid aside",
   );
@@ -514,7 +529,11 @@ test("an outbox that cannot be read is laid aside and counted, not overwritten",
     assert.equal((await device.sold(await device.offer(Z), 1)).sent, true, "new reports go out");
     assert.equal(device.damaged, i + 1);
   }
-  const aside = () => storage.getItem(`${key}:damaged`).split("\n").map((line) => JSON.parse(line));
+  const aside = () =>
+    storage
+      .getItem(`${key}:damaged`)
+      .split("\n")
+      .map((line) => JSON.parse(line));
   assert.deepEqual(aside(), texts);
   storage.setItem(key, texts[0]); // as after a crash between the two writes
   await device.sold(await device.offer(Z), 1);

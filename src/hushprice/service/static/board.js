@@ -24,7 +24,8 @@ const charts = {
 const cash = (x, digits) => money(x, seen.currency, digits);
 
 /** The features of a customer, with made-up names where the product states none. */
-const featuresOf = ({ features, dim }) => (features.length ? features : Array.from({ length: dim }, (_, k) => ({ name: `feature ${k + 1}`, low: -1, high: 1 })));
+const featuresOf = ({ features, dim }) =>
+  features.length ? features : Array.from({ length: dim }, (_, k) => ({ name: `feature ${k + 1}`, low: -1, high: 1 }));
 
 /** The customer in the middle of all ranges. */
 export const middle = (summary) => featuresOf(summary).map((f) => f.value ?? (f.low + f.high) / 2);
@@ -34,18 +35,32 @@ export function begin(summary, customer, changed) {
   [seen, drawn, context] = [summary, null, customer];
   const named = featuresOf(seen);
   const free = named.map((feature, k) => ({ ...feature, k })).filter((f) => f.value === undefined && f.k < 40);
-  fill($("sliders"), ...free.map(({ name, low, high, k }) => {
-    const output = el("output", {}, short(context[k]));
-    const input = el("input", { type: "range", min: low, max: high, step: (high - low) / 200, value: context[k], "aria-label": name });
-    input.addEventListener("input", () => {
-      context[k] = Number(input.value);
-      output.textContent = short(context[k]);
-      changed();
-      showPrices();
-    });
-    return el("div", { class: "slider" }, el("span", {}, name), output, input);
-  })); // prettier-ignore
-  if (!free.length) fill($("sliders"), el("p", { class: "soft" }, "All customers are alike here: this product has no features that vary."));
+  fill(
+    $("sliders"),
+    ...free.map(({ name, low, high, k }) => {
+      const output = el("output", {}, short(context[k]));
+      const input = el("input", {
+        type: "range",
+        min: low,
+        max: high,
+        step: (high - low) / 200,
+        value: context[k],
+        "aria-label": name,
+      });
+      input.addEventListener("input", () => {
+        context[k] = Number(input.value);
+        output.textContent = short(context[k]);
+        changed();
+        showPrices();
+      });
+      return el("div", { class: "slider" }, el("span", {}, name), output, input);
+    }),
+  );
+  if (!free.length)
+    fill(
+      $("sliders"),
+      el("p", { class: "soft" }, "All customers are alike here: this product has no features that vary."),
+    );
 }
 
 /** What the service says of the product. */
@@ -56,7 +71,9 @@ export function show(summary) {
   say($("name"), seen.product);
   say($("kind"), hidden ? "private" : "plain");
   $("kind").className = `badge ${seen.kind}`;
-  $("kind").title = hidden ? "Prices are worked out on customers' devices" : "The server sees customers' features and outcomes";
+  $("kind").title = hidden
+    ? "Prices are worked out on customers' devices"
+    : "The server sees customers' features and outcomes";
   say($("mode"), seen.mode);
   $("mode").className = `badge ${seen.mode}`;
   say($("mode-words"), seen.mode_words);
@@ -98,14 +115,35 @@ function showTotals(hidden) {
       ]
     : [
         ["Customers", whole(counts.customers), "each was quoted a price"],
-        ["Sold", whole(sums.quantity), counts.outcomes ? `${short(sums.quantity / counts.outcomes)} per outcome` : "no outcome yet"],
-        [seen.cost > 0 ? "Earned after cost" : "Earned", cash(sums.profit, 0), counts.outcomes ? `${cash(sums.profit / counts.outcomes)} per outcome` : ""],
-        ["Learned from", whole(seen.learned_now), `of ${whole(counts.outcomes)} outcomes${seen.only_experiments ? ": only from experiments" : ""}${undone}`],
+        [
+          "Sold",
+          whole(sums.quantity),
+          counts.outcomes ? `${short(sums.quantity / counts.outcomes)} per outcome` : "no outcome yet",
+        ],
+        [
+          seen.cost > 0 ? "Earned after cost" : "Earned",
+          cash(sums.profit, 0),
+          counts.outcomes ? `${cash(sums.profit / counts.outcomes)} per outcome` : "",
+        ],
+        [
+          "Learned from",
+          whole(seen.learned_now),
+          `of ${whole(counts.outcomes)} outcomes${seen.only_experiments ? ": only from experiments" : ""}${undone}`,
+        ],
         ["Open offers", whole(seen.open_offers), "no outcome yet"],
-        ["Given up", whole(counts.expired), `after ${duration(seen.outcomes.wait)}: ${seen.outcomes.then === "no-sale" ? "taken as no sale" : "left out"}`],
+        [
+          "Given up",
+          whole(counts.expired),
+          `after ${duration(seen.outcomes.wait)}: ${seen.outcomes.then === "no-sale" ? "taken as no sale" : "left out"}`,
+        ],
         ["Too late", whole(counts.late), "outcomes after that, not learned from"],
       ];
-  fill($("totals"), ...tiles.map(([name, value, note]) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, note)))));
+  fill(
+    $("totals"),
+    ...tiles.map(([name, value, note]) =>
+      el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, note))),
+    ),
+  );
 }
 
 /** What the model says of the chosen customer. */
@@ -114,27 +152,49 @@ export function showCurve(told) {
   showEarned();
   const { prices, best, baseline } = drawn;
   const known = drawn.learned;
-  const x = { label: seen.currency ? `Price (${seen.currency})` : "Price", read: (p) => `At ${cash(p)}`, domain: seen.prices };
-  const marks = known ? [{ x: best.price, label: "best", tone: "best" }, { x: baseline.price, label: "baseline", tone: "base" }] : [];
+  const x = {
+    label: seen.currency ? `Price (${seen.currency})` : "Price",
+    read: (p) => `At ${cash(p)}`,
+    domain: seen.prices,
+  };
+  const marks = known
+    ? [
+        { x: best.price, label: "best", tone: "best" },
+        { x: baseline.price, label: "baseline", tone: "base" },
+      ]
+    : [];
   const pairs = (values) => (known ? prices.map((p, k) => [p, values[k]]) : []);
-  const band = (low, high) => (known && low ? [{ tone: "main", points: prices.map((p, k) => [p, low[k], high[k]]) }] : []);
+  const band = (low, high) =>
+    known && low ? [{ tone: "main", points: prices.map((p, k) => [p, low[k], high[k]]) }] : [];
   const chance = seen.family === "logistic";
   const empty = "Nothing has been learned yet. The curve appears with the first reports.";
   say($("demand-unit"), chance ? "chance that this customer buys" : "units this customer buys on average");
   charts.demand.show({
-    desc: known ? `Expected demand of the chosen customer at prices from ${cash(prices[0])} to ${cash(prices.at(-1))}.` : empty,
-    x, marks, empty,
-    y: { label: chance ? "Chance" : "Units", zero: true, domain: chance ? [0, 1] : undefined, format: chance ? (v) => percent(v) : undefined, read: chance ? percent : short },
+    desc: known
+      ? `Expected demand of the chosen customer at prices from ${cash(prices[0])} to ${cash(prices.at(-1))}.`
+      : empty,
+    x,
+    marks,
+    empty,
+    y: {
+      label: chance ? "Chance" : "Units",
+      zero: true,
+      domain: chance ? [0, 1] : undefined,
+      format: chance ? (v) => percent(v) : undefined,
+      read: chance ? percent : short,
+    },
     series: [{ points: pairs(drawn.demand), tone: "main" }],
     bands: band(drawn.demand_low, drawn.demand_high),
-  }); // prettier-ignore
+  });
   charts.revenue.show({
     desc: known ? `Expected earnings from the chosen customer; best at ${cash(best.price)}.` : empty,
-    x, marks, empty,
+    x,
+    marks,
+    empty,
     y: { label: "Earnings", zero: true, read: cash, cap: capOf(drawn) },
     series: [{ points: pairs(drawn.revenue), tone: "main" }],
     bands: band(drawn.revenue_low, drawn.revenue_high),
-  }); // prettier-ignore
+  });
   say($("bands"), known ? drawn.bands.words : "");
   showFacts(known);
 }
@@ -148,7 +208,8 @@ function showFacts(known) {
   const { best, baseline } = drawn;
   const sold = (at) => (seen.family === "logistic" ? `${percent(at.demand)} buy` : `${short(at.demand)} units`);
   const within = best.price_low === undefined ? "" : `${cash(best.price_low)} to ${cash(best.price_high)}`;
-  const moved = Math.abs(seen.baseline_stated - baseline.price) > 1e-9 ? `; ${cash(seen.baseline_stated)} is not allowed now` : "";
+  const moved =
+    Math.abs(seen.baseline_stated - baseline.price) > 1e-9 ? `; ${cash(seen.baseline_stated)} is not allowed now` : "";
   const facts = known
     ? [
         ["Best price", "tone-best", cash(best.price), within || sold(best)],
@@ -157,21 +218,42 @@ function showFacts(known) {
         ["Earnings there", "", cash(baseline.revenue), ""],
       ]
     : [["Baseline price", "tone-base", cash(baseline.price), moved.slice(2)]];
-  fill($("customer-facts"), ...facts.flatMap(([name, tone, value, note]) => [el("dt", {}, name), el("dd", { class: tone }, value, note ? el("small", {}, note) : null)]));
+  fill(
+    $("customer-facts"),
+    ...facts.flatMap(([name, tone, value, note]) => [
+      el("dt", {}, name),
+      el("dd", { class: tone }, value, note ? el("small", {}, note) : null),
+    ]),
+  );
 }
 
 function showPrices() {
   const past = seen.history;
-  const chosen = past.theta.map((theta, k) => [past.at[past.theta_at[k]], bestPrice(seen, theta, context), past.learned[past.theta_at[k]]]);
+  const chosen = past.theta.map((theta, k) => [
+    past.at[past.theta_at[k]],
+    bestPrice(seen, theta, context),
+    past.learned[past.theta_at[k]],
+  ]);
   const best = chosen.filter(([, , n]) => n > 0).map(([t, p]) => [t, p]);
   if (best.length && seen.at > best.at(-1)[0]) best.push([seen.at, best.at(-1)[1]]); // as it still is
   const series = [{ name: "Best for the chosen customer", tone: "main", step: true, points: best }];
-  const today = seen.ladder.length || seen.allowed.some((p, k) => p !== seen.prices[k]) ? " within today's guardrails" : "";
+  const today =
+    seen.ladder.length || seen.allowed.some((p, k) => p !== seen.prices[k]) ? " within today's guardrails" : "";
   if (seen.kind === "plain") {
-    series.unshift({ name: "Average price quoted", tone: "other", points: perCustomer(past, "price_sum", "customers") });
-    say($("prices-words"), `What customers were quoted, and the price that looked best${today} for the customer chosen above.`);
+    series.unshift({
+      name: "Average price quoted",
+      tone: "other",
+      points: perCustomer(past, "price_sum", "customers"),
+    });
+    say(
+      $("prices-words"),
+      `What customers were quoted, and the price that looked best${today} for the customer chosen above.`,
+    );
   } else {
-    say($("prices-words"), `The price that looked best${today} at each moment for the customer chosen above. What customers were quoted, the server does not know.`);
+    say(
+      $("prices-words"),
+      `The price that looked best${today} at each moment for the customer chosen above. What customers were quoted, the server does not know.`,
+    );
   }
   charts.prices.show({
     desc: "Prices over time, and the baseline.",
@@ -201,9 +283,16 @@ export function showPace() {
   const counts = new Map(seen.minutes);
   const points = Array.from({ length: 30 }, (_, k) => [now - 60 * (29 - k), counts.get(now - 60 * (29 - k)) ?? 0]);
   charts.pace.show({
-    desc: hidden ? "Messages from devices in each of the last thirty minutes." : "Offers in each of the last thirty minutes.",
+    desc: hidden
+      ? "Messages from devices in each of the last thirty minutes."
+      : "Offers in each of the last thirty minutes.",
     x: { kind: "time", label: "Time", domain: [points[0][0], now + 60] },
-    y: { label: hidden ? "Messages" : "Offers", zero: true, read: whole, domain: points.some(([, n]) => n > 0) ? undefined : [0, 1] },
+    y: {
+      label: hidden ? "Messages" : "Offers",
+      zero: true,
+      read: whole,
+      domain: points.some(([, n]) => n > 0) ? undefined : [0, 1],
+    },
     series: [{ points, bars: true, thickness: 60, tone: "main" }],
   });
 }
@@ -223,11 +312,26 @@ function showExpected() {
   }
   const { best, baseline } = drawn;
   const around = (price, values) => {
-    const k = drawn.prices.reduce((near, p, i) => (Math.abs(p - price) < Math.abs(drawn.prices[near] - price) ? i : near), 0);
+    const k = drawn.prices.reduce(
+      (near, p, i) => (Math.abs(p - price) < Math.abs(drawn.prices[near] - price) ? i : near),
+      0,
+    );
     return values?.[k];
   };
-  const row = (name, at, tone) => ({ name, value: at.revenue, tone, low: around(at.price, drawn.revenue_low), high: around(at.price, drawn.revenue_high) });
-  charts.ranges.show([row(`Chosen customer at the best price, ${cash(best.price)}`, best, "best"), row(`Same customer at the baseline, ${cash(baseline.price)}`, baseline, "base")], cash);
+  const row = (name, at, tone) => ({
+    name,
+    value: at.revenue,
+    tone,
+    low: around(at.price, drawn.revenue_low),
+    high: around(at.price, drawn.revenue_high),
+  });
+  charts.ranges.show(
+    [
+      row(`Chosen customer at the best price, ${cash(best.price)}`, best, "best"),
+      row(`Same customer at the baseline, ${cash(baseline.price)}`, baseline, "base"),
+    ],
+    cash,
+  );
   const gain = { mean: best.revenue - baseline.revenue, low: best.more_low, high: best.more_high };
   say($("earned-verdict"), verdict(gain, "The model expects", "from this customer"));
 }
@@ -248,9 +352,19 @@ function showActual() {
     say($("earned-words"), "What customers bring, next to what they would at one price for all.");
     return say($("earned-verdict"), "");
   }
-  say($("earned-words"), `The last ${whole(told.n)} customers with an outcome, experiments included, and what the model expects of the same ones at the baseline, ${cash(seen.baseline)}. Bars hold in roughly 95 of 100 cases.`);
+  say(
+    $("earned-words"),
+    `The last ${whole(told.n)} customers with an outcome, experiments included, and what the model expects of the same ones at the baseline, ${cash(seen.baseline)}. Bars hold in roughly 95 of 100 cases.`,
+  );
   const rows = [{ name: "Earned per customer", value: told.mean, low: told.low, high: told.high, tone: "best" }];
-  if (told.baseline) rows.push({ name: "At the baseline", value: told.baseline.mean, low: told.baseline.low, high: told.baseline.high, tone: "base" });
+  if (told.baseline)
+    rows.push({
+      name: "At the baseline",
+      value: told.baseline.mean,
+      low: told.baseline.low,
+      high: told.baseline.high,
+      tone: "base",
+    });
   charts.ranges.show(rows, cash);
   say($("earned-verdict"), told.more ? verdict(told.more, "Customers brought", "each", "roughly ") : told.words);
 }
@@ -258,7 +372,9 @@ function showActual() {
 /** What a difference with its interval means. */
 function verdict({ mean, low, high }, who, whom, about = "") {
   const same = cash(Math.abs(mean)) === cash(0);
-  const amount = same ? `${who} about the same as at the baseline ${whom}` : `${who} ${cash(Math.abs(mean))} ${mean >= 0 ? "more" : "less"} than at the baseline ${whom}`;
+  const amount = same
+    ? `${who} about the same as at the baseline ${whom}`
+    : `${who} ${cash(Math.abs(mean))} ${mean >= 0 ? "more" : "less"} than at the baseline ${whom}`;
   if (low === undefined) return `${amount}; how sure that is, is not known yet.`;
   const range = `(${about}${difference(low, seen.currency)} to ${difference(high, seen.currency)})`;
   return low > 0 || high < 0 ? `${amount} ${range}.` : `${amount} ${range}: too close to call yet.`;

@@ -12,12 +12,15 @@
 import { el, fill, short, time } from "./common.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
+const TIMES = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800,
+];
 let numbered = 0;
 
 function draw(tag, attributes = {}, ...children) {
   const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(name, String(value));
+  for (const [name, value] of Object.entries(attributes))
+    if (value !== undefined) made.setAttribute(name, String(value));
   made.append(...children);
   return made;
 }
@@ -101,7 +104,10 @@ export class Chart {
     const { series = [], levels = [] } = this.#spec;
     const lines = series.filter((one) => one.name).map((one) => ["", one]);
     const named = [...lines, ...levels.filter((one) => one.name).map((one) => [" dashed", one])];
-    fill(this.legend, ...named.map(([kind, one]) => el("span", { class: `key${kind} tone-${one.tone ?? "main"}` }, one.name)));
+    fill(
+      this.legend,
+      ...named.map(([kind, one]) => el("span", { class: `key${kind} tone-${one.tone ?? "main"}` }, one.name)),
+    );
     this.legend.hidden = lines.length === 0;
   }
 
@@ -154,8 +160,12 @@ export class Chart {
     const sy = (y) => top + (1 - (y - up[0]) / (up[1] - up[0])) * (tall - top - bottom);
     this.scale = { sx, sy, across, up, left, right, top, bottom, width, tall };
     const svg = draw("svg", {
-      viewBox: `0 0 ${width} ${tall}`, width, height: tall, role: "img", tabindex: 0,
-      "aria-labelledby": `${this.id}-title ${this.id}-desc`, // prettier-ignore
+      viewBox: `0 0 ${width} ${tall}`,
+      width,
+      height: tall,
+      role: "img",
+      tabindex: 0,
+      "aria-labelledby": `${this.id}-title ${this.id}-desc`,
     });
     svg.append(
       draw("title", { id: `${this.id}-title` }, this.title),
@@ -176,7 +186,9 @@ export class Chart {
     for (const value of rows.values) {
       const at = sy(value);
       axes.append(draw("line", { class: "grid", x1: left, x2: width - right, y1: at, y2: at }));
-      axes.append(draw("text", { class: "tick", x: left - 8, y: at, "text-anchor": "end", dy: "0.33em" }, rowText(value)));
+      axes.append(
+        draw("text", { class: "tick", x: left - 8, y: at, "text-anchor": "end", dy: "0.33em" }, rowText(value)),
+      );
     }
     const many = Math.max(2, Math.floor((width - left - right) / 84));
     const columns = x.kind === "time" ? timeTicks(...across, many) : ticks(...across, many);
@@ -199,7 +211,12 @@ export class Chart {
     const { sx, sy, across, up, left, right, top, bottom, width, tall } = this.scale;
     const { series = [], bands = [], marks = [], levels = [] } = this.#spec;
     const clip = `${this.id}-clip`;
-    const frame = draw("rect", { x: left, y: top - 2, width: Math.max(1, width - left - right), height: tall - top - bottom + 3 });
+    const frame = draw("rect", {
+      x: left,
+      y: top - 2,
+      width: Math.max(1, width - left - right),
+      height: tall - top - bottom + 3,
+    });
     const inside = draw("g", { "clip-path": `url(#${clip})` });
     for (const { points, tone = "main" } of bands) {
       const there = points.map(([x, , high]) => `${sx(x).toFixed(1)},${sy(high).toFixed(1)}`);
@@ -216,7 +233,9 @@ export class Chart {
       outside.append(draw("line", { class: `mark tone-${tone}`, x1: sx(x), x2: sx(x), y1: top - 4, y2: sy(up[0]) }));
       const room = 3.4 * label.length;
       const anchor = sx(x) < left + room ? "start" : sx(x) > width - right - room ? "end" : "middle";
-      outside.append(draw("text", { class: `mark-label tone-${tone}`, x: sx(x), y: top - 10, "text-anchor": anchor }, label));
+      outside.append(
+        draw("text", { class: `mark-label tone-${tone}`, x: sx(x), y: top - 10, "text-anchor": anchor }, label),
+      );
     }
     this.#spread(outside);
     return draw("g", {}, draw("clipPath", { id: clip }, frame), inside, outside);
@@ -249,7 +268,15 @@ export class Chart {
       for (const [x, y] of points) {
         const [from, to] = [sx(x), sx(x + thickness)];
         const [high, low] = [sy(y), sy(Math.max(0, up[0]))];
-        group.append(draw("rect", { x: from + 0.5, width: Math.max(1, to - from - 1), y: high, height: Math.max(0, low - high), rx: 1.5 }));
+        group.append(
+          draw("rect", {
+            x: from + 0.5,
+            width: Math.max(1, to - from - 1),
+            y: high,
+            height: Math.max(0, low - high),
+            rx: 1.5,
+          }),
+        );
       }
       return group;
     }
@@ -263,7 +290,9 @@ export class Chart {
   // -- reading out ------------------------------------------------------------------------------------------------------
 
   #xs() {
-    return (this.#spec.series ?? []).reduce((most, one) => (one.points.length > most.length ? one.points : most), []).map((p) => p[0]);
+    return (this.#spec.series ?? [])
+      .reduce((most, one) => (one.points.length > most.length ? one.points : most), [])
+      .map((p) => p[0]);
   }
 
   #nearest(x) {
@@ -301,16 +330,19 @@ export class Chart {
   }
 
   #rows(x) {
-    const near = (points) => points.reduce((best, p) => (best && Math.abs(best[0] - x) <= Math.abs(p[0] - x) ? best : p), null);
+    const near = (points) =>
+      points.reduce((best, p) => (best && Math.abs(best[0] - x) <= Math.abs(p[0] - x) ? best : p), null);
     const { series = [], bands = [], y } = this.#spec;
     const written = y.read ?? short;
-    return series.filter((one) => one.points.length).map((one) => {
-      const point = near(one.points);
-      const band = bands.find((b) => b.tone === (one.tone ?? "main") && b.points.length);
-      const range = band ? near(band.points) : null;
-      const text = written(point[1]) + (range ? ` (${written(range[1])} to ${written(range[2])})` : "");
-      return { name: one.name ?? y.label ?? "", text, tone: one.tone ?? "main", y: point[1], x: point[0] };
-    }); // prettier-ignore
+    return series
+      .filter((one) => one.points.length)
+      .map((one) => {
+        const point = near(one.points);
+        const band = bands.find((b) => b.tone === (one.tone ?? "main") && b.points.length);
+        const range = band ? near(band.points) : null;
+        const text = written(point[1]) + (range ? ` (${written(range[1])} to ${written(range[2])})` : "");
+        return { name: one.name ?? y.label ?? "", text, tone: one.tone ?? "main", y: point[1], x: point[0] };
+      });
   }
 
   #readX(x) {
@@ -329,8 +361,12 @@ export class Chart {
     const at = sx(x + (bar ? bar.thickness / 2 : 0));
     const rows = this.#rows(x);
     fill(this.cross, draw("line", { x1: at, x2: at, y1: top, y2: tall - bottom }));
-    if (!bar) for (const row of rows) this.cross.append(draw("circle", { class: `tone-${row.tone}`, cx: sx(row.x), cy: sy(row.y), r: 4 }));
-    const lines = rows.map((row) => el("span", { class: `key tone-${row.tone}` }, row.name ? `${row.name}: ${row.text}` : row.text));
+    if (!bar)
+      for (const row of rows)
+        this.cross.append(draw("circle", { class: `tone-${row.tone}`, cx: sx(row.x), cy: sy(row.y), r: 4 }));
+    const lines = rows.map((row) =>
+      el("span", { class: `key tone-${row.tone}` }, row.name ? `${row.name}: ${row.text}` : row.text),
+    );
     fill(this.bubble, el("strong", {}, this.#readX(x)), ...lines);
     const half = this.bubble.offsetWidth / 2;
     this.bubble.style.left = `${Math.min(Math.max(at, half + 2), width - half - 2)}px`;
@@ -344,11 +380,29 @@ export class Chart {
     const every = Math.max(1, Math.ceil(xs.length / 25));
     const kept = xs.filter((_, k) => k % every === 0 || k === xs.length - 1);
     const names = this.#rows(xs[0] ?? 0).map((row) => row.name);
-    const head = el("tr", {}, el("th", { scope: "col" }, this.#spec.x.label ?? ""), ...names.map((n) => el("th", { scope: "col" }, n)));
+    const head = el(
+      "tr",
+      {},
+      el("th", { scope: "col" }, this.#spec.x.label ?? ""),
+      ...names.map((n) => el("th", { scope: "col" }, n)),
+    );
     const body = kept.map((x) =>
       el("tr", {}, el("th", { scope: "row" }, this.#readX(x)), ...this.#rows(x).map((row) => el("td", {}, row.text))),
     );
-    fill(this.table, el("summary", {}, "As a table"), el("div", { class: "scroll" },
-      el("table", {}, el("caption", { class: "unseen" }, this.title), el("thead", {}, head), el("tbody", {}, ...body)))); // prettier-ignore
+    fill(
+      this.table,
+      el("summary", {}, "As a table"),
+      el(
+        "div",
+        { class: "scroll" },
+        el(
+          "table",
+          {},
+          el("caption", { class: "unseen" }, this.title),
+          el("thead", {}, head),
+          el("tbody", {}, ...body),
+        ),
+      ),
+    );
   }
 }

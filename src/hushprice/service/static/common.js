@@ -58,10 +58,17 @@ export function money(x, currency, digits = 2) {
 }
 
 /** The same with a sign in front: what one thing brings more than another. */
-export const difference = (x, currency, digits = 2) => (x > 0 ? "+" : "") + money(x, currency, digits).replace(/^([-\u2212])/, "$1\u2060"); // no line ends there
+export const difference = (x, currency, digits = 2) =>
+  (x > 0 ? "+" : "") + money(x, currency, digits).replace(/^([-\u2212])/, "$1\u2060"); // no line ends there
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
-const exactly = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const exactly = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric",
+  month: "short",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+});
 
 /** 14:05 */
 export const time = (seconds) => clock.format(seconds * 1000);
@@ -71,7 +78,12 @@ export const moment = (seconds) => exactly.format(seconds * 1000);
 
 /** 5 minutes, 3 hours: of a number of seconds. */
 export function duration(seconds) {
-  const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]]; // prettier-ignore
+  const units = [
+    ["day", 86400],
+    ["hour", 3600],
+    ["minute", 60],
+    ["second", 1],
+  ];
   const [name, size] = units.find(([, length]) => seconds >= length) ?? units[3];
   const n = Math.round((10 * seconds) / size) / 10;
   return `${n} ${name}${n === 1 ? "" : "s"}`;
@@ -143,10 +155,12 @@ export function latest(work) {
       });
       return running;
     }
-    next ??= running.catch(() => {}).then(() => {
-      next = null;
-      return run();
-    }); // prettier-ignore
+    next ??= running
+      .catch(() => {})
+      .then(() => {
+        next = null;
+        return run();
+      });
     return next;
   };
 }

@@ -41,7 +41,9 @@ export class Control {
   /** Whether the key may change anything. */
   allow(may) {
     for (const part of [$("modes"), ...document.querySelectorAll(".control form fieldset")]) part.disabled = !may;
-    const text = may ? "Everything here takes effect at once, for the next customer." : "This key may look, not change anything: that takes an admin key.";
+    const text = may
+      ? "Everything here takes effect at once, for the next customer."
+      : "This key may look, not change anything: that takes an admin key.";
     say($("control-note"), text);
   }
 
@@ -50,7 +52,10 @@ export class Control {
     const hidden = this.#now().seen.kind === "private";
     this.#fillRails();
     $("step-field").hidden = hidden;
-    say($("step-note"), hidden ? "A private product has no largest step: the last price would have to leave a device." : "");
+    say(
+      $("step-note"),
+      hidden ? "A private product has no largest step: the last price would have to leave a device." : "",
+    );
     $("control-answer").textContent = "";
     $("back").elements.exact.value = "";
   }
@@ -58,7 +63,8 @@ export class Control {
   /** The product has changed. */
   show() {
     const { mode } = this.#now().seen;
-    for (const button of $("modes").querySelectorAll("button")) button.setAttribute("aria-pressed", button.dataset.mode === mode);
+    for (const button of $("modes").querySelectorAll("button"))
+      button.setAttribute("aria-pressed", button.dataset.mode === mode);
   }
 
   #fillRails() {
@@ -74,18 +80,32 @@ export class Control {
     const { events, versions } = await api.get(`/v1/products/${product}/history`);
     const { seen } = this.#now();
     if (seen?.product !== product) return;
-    const lines = events.slice(-30).reverse().map((event) =>
-      el("li", {}, el("time", {}, moment(event.at)), el("span", {}, `${product} ${told(event, seen.currency)}`),
-        event.by ? el("span", { class: "by" }, `by ${event.by}`) : null)); // prettier-ignore
+    const lines = events
+      .slice(-30)
+      .reverse()
+      .map((event) =>
+        el(
+          "li",
+          {},
+          el("time", {}, moment(event.at)),
+          el("span", {}, `${product} ${told(event, seen.currency)}`),
+          event.by ? el("span", { class: "by" }, `by ${event.by}`) : null,
+        ),
+      );
     fill($("events"), ...(lines.length ? lines : [el("li", { class: "soft" }, "Nothing so far.")]));
     const [list, before] = [$("versions"), $("versions").value];
     const known = [...versions].sort((a, b) => b.version - a.version);
     const every = Math.max(1, Math.ceil(known.length / 40));
     const shown = known.filter((one, k) => k % every === 0 || one.version === 0);
-    fill(list, ...shown.map((one) => {
-      const text = one.at ? `${moment(one.at)} (version ${whole(one.version)}, ${whole(one.customers)} customers)` : "the very beginning";
-      return el("option", { value: one.version }, text);
-    })); // prettier-ignore
+    fill(
+      list,
+      ...shown.map((one) => {
+        const text = one.at
+          ? `${moment(one.at)} (version ${whole(one.version)}, ${whole(one.customers)} customers)`
+          : "the very beginning";
+        return el("option", { value: one.version }, text);
+      }),
+    );
     if (shown.some((one) => String(one.version) === before)) list.value = before;
   }
 
@@ -111,10 +131,18 @@ export class Control {
   #setRails() {
     const fields = $("rails").elements;
     const number = (name) => (fields[name].value.trim() === "" ? null : Number(fields[name].value));
-    const ladder = fields.ladder.value.split(/[,;\s]+/).filter(Boolean).map(Number); // prettier-ignore
-    if (ladder.some(Number.isNaN)) return this.#answer("The prices must be numbers with commas between them, as in 1.99, 2.49.", false);
+    const ladder = fields.ladder.value
+      .split(/[,;\s]+/)
+      .filter(Boolean)
+      .map(Number);
+    if (ladder.some(Number.isNaN))
+      return this.#answer("The prices must be numbers with commas between them, as in 1.99, 2.49.", false);
     const step = this.#now().seen.kind === "private" ? null : number("largest_step");
-    return this.#change("guardrails", { low: number("low"), high: number("high"), ladder, largest_step: step }, "The guardrails are set.");
+    return this.#change(
+      "guardrails",
+      { low: number("low"), high: number("high"), ladder, largest_step: step },
+      "The guardrails are set.",
+    );
   }
 
   #rollBack() {
@@ -124,11 +152,15 @@ export class Control {
     const number = Number(chosen);
     const name = number === 0 ? "the very beginning" : `version ${whole(number)}`;
     say($("sure-title"), `Roll ${this.#now().product} back to ${name}?`);
-    say($("sure-words"), "Prices will be those of that moment at once, and what was learned since is no longer used. The log keeps it all: you can come back by rolling back to a later version. Mode and guardrails stay as they are.");
+    say(
+      $("sure-words"),
+      "Prices will be those of that moment at once, and what was learned since is no longer used. The log keeps it all: you can come back by rolling back to a later version. Mode and guardrails stay as they are.",
+    );
     const sure = $("sure");
     sure.returnValue = "no";
     sure.onclose = () => {
-      if (sure.returnValue === "yes") this.#change("rollback", { version: number }, `What is known is again that of ${name}.`);
+      if (sure.returnValue === "yes")
+        this.#change("rollback", { version: number }, `What is known is again that of ${name}.`);
     };
     sure.showModal();
   }

@@ -79,7 +79,10 @@ async function look() {
     $("lost").hidden = true;
   } catch (problem) {
     if (problem instanceof Refused && (problem.status === 401 || problem.status === 403)) {
-      const text = problem.status === 401 ? "The service does not know this key." : "This key may not look: take a seller or admin key.";
+      const text =
+        problem.status === 401
+          ? "The service does not know this key."
+          : "This key may not look: take a seller or admin key.";
       return askForKey(text);
     }
     wait = 2 * EVERY;
@@ -106,7 +109,8 @@ async function once() {
   if (name !== product) return;
   const first = seen?.product !== name;
   const changed = first || value.version !== seen.version || value.seq !== seen.seq;
-  const byHand = first || value.mode !== seen.mode || JSON.stringify(value.guardrails) !== JSON.stringify(seen.guardrails);
+  const byHand =
+    first || value.mode !== seen.mode || JSON.stringify(value.guardrails) !== JSON.stringify(seen.guardrails);
   seen = value;
   if (first) {
     if (!customers.has(name)) customers.set(name, middle(value));
@@ -138,8 +142,23 @@ function choose(name) {
 }
 
 function showTabs() {
-  fill($("products"), ...products.map((one) =>
-    el("button", { type: "button", "aria-current": one.name === product ? "true" : null, click: () => { choose(one.name); look(); } }, one.name))); // prettier-ignore
+  fill(
+    $("products"),
+    ...products.map((one) =>
+      el(
+        "button",
+        {
+          type: "button",
+          "aria-current": one.name === product ? "true" : null,
+          click: () => {
+            choose(one.name);
+            look();
+          },
+        },
+        one.name,
+      ),
+    ),
+  );
 }
 
 // -- start --------------------------------------------------------------------------------------------------------------

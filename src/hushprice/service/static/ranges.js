@@ -15,17 +15,25 @@ export class Ranges {
     const low = Math.min(0, ...ends);
     const high = Math.max(...ends) + 0.04 * (Math.max(...ends) - low || 1);
     const place = (value) => (100 * (value - low)) / (high - low);
-    fill(this.box, ...rows.map((row) => {
-      const range = el("span", { class: "range" });
-      const dot = el("span", { class: "dot" });
-      range.style.left = `${place(row.low ?? row.value)}%`;
-      range.style.width = `${Math.max(0, place(row.high ?? row.value) - place(row.low ?? row.value))}%`;
-      dot.style.left = `${place(row.value)}%`;
-      const told = row.low === undefined ? written(row.value) : `${written(row.value)}`;
-      const wide = row.low === undefined ? "" : `${written(row.low)} to ${written(row.high)}`;
-      return el("div", { class: `row tone-${row.tone}`, role: "listitem" },
-        el("span", { class: "name" }, row.name), el("span", { class: "value" }, told),
-        el("span", { class: "rail", "aria-hidden": "true" }, range, dot), el("span", { class: "wide" }, wide));
-    })); // prettier-ignore
+    fill(
+      this.box,
+      ...rows.map((row) => {
+        const range = el("span", { class: "range" });
+        const dot = el("span", { class: "dot" });
+        range.style.left = `${place(row.low ?? row.value)}%`;
+        range.style.width = `${Math.max(0, place(row.high ?? row.value) - place(row.low ?? row.value))}%`;
+        dot.style.left = `${place(row.value)}%`;
+        const told = row.low === undefined ? written(row.value) : `${written(row.value)}`;
+        const wide = row.low === undefined ? "" : `${written(row.low)} to ${written(row.high)}`;
+        return el(
+          "div",
+          { class: `row tone-${row.tone}`, role: "listitem" },
+          el("span", { class: "name" }, row.name),
+          el("span", { class: "value" }, told),
+          el("span", { class: "rail", "aria-hidden": "true" }, range, dot),
+          el("span", { class: "wide" }, wide),
+        );
+      }),
+    );
   }
 }

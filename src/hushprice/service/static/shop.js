@@ -50,19 +50,44 @@ async function open() {
 
 async function choose(name) {
   product = name;
-  fill($("products"), ...config.products.map((one) =>
-    el("button", { type: "button", "aria-current": one === name ? "true" : null, click: () => choose(one).catch(lost) }, one))); // prettier-ignore
+  fill(
+    $("products"),
+    ...config.products.map((one) =>
+      el(
+        "button",
+        { type: "button", "aria-current": one === name ? "true" : null, click: () => choose(one).catch(lost) },
+        one,
+      ),
+    ),
+  );
   device?.close();
   words = new VisitWords();
   [wire, done, offer] = [[], [], null];
   promise = await promised();
   device = new Device({
-    url: location.origin, key: config.key, product, promise, words, storage: sessionStorage, onSend: sent,
-    ledger: new Ledger({ epsilon: REPORTS * promise.epsilon, delta: Math.min(0.5, REPORTS * promise.delta), storage: sessionStorage, name: `shop:${product}` }),
-  }); // prettier-ignore
+    url: location.origin,
+    key: config.key,
+    product,
+    promise,
+    words,
+    storage: sessionStorage,
+    onSend: sent,
+    ledger: new Ledger({
+      epsilon: REPORTS * promise.epsilon,
+      delta: Math.min(0.5, REPORTS * promise.delta),
+      storage: sessionStorage,
+      name: `shop:${product}`,
+    }),
+  });
   params = await device.params();
   features = params.document.features.map((f) => ({ ...f, chosen: f.value ?? (f.low + f.high) / 2 }));
-  if (!features.length) features = Array.from({ length: params.document.dim }, (_, k) => ({ name: `feature ${k + 1}`, low: -1, high: 1, chosen: 0 }));
+  if (!features.length)
+    features = Array.from({ length: params.document.dim }, (_, k) => ({
+      name: `feature ${k + 1}`,
+      low: -1,
+      high: 1,
+      chosen: 0,
+    }));
   $("counter").hidden = $("panels").hidden = false;
   showSliders();
   showPromise();
@@ -78,7 +103,11 @@ async function promised() {
   if (kept) return new PrivacyPromise(JSON.parse(kept));
   const path = `/v1/products/${product}/params`;
   sent(new Uint8Array(), { method: "GET", url: location.origin + path, headers: { Accept: "application/json" } });
-  const answer = await fetch(path, { headers: { Accept: "application/json", Authorization: `Bearer ${config.key}` }, cache: "no-store", credentials: "omit" });
+  const answer = await fetch(path, {
+    headers: { Accept: "application/json", Authorization: `Bearer ${config.key}` },
+    cache: "no-store",
+    credentials: "omit",
+  });
   if (!answer.ok) throw new Refused(answer.status, "The service gives this shop no parameters.");
   const made = PrivacyPromise.of(await answer.json());
   sessionStorage.setItem(name, JSON.stringify(made));
@@ -87,11 +116,18 @@ async function promised() {
 
 /** Plain products are sold elsewhere: to quote them a price, the server must be told who asks. */
 async function noteOthers() {
-  const answer = await fetch("/v1/products", { headers: { Authorization: `Bearer ${config.key}` }, cache: "no-store", credentials: "omit" });
+  const answer = await fetch("/v1/products", {
+    headers: { Authorization: `Bearer ${config.key}` },
+    cache: "no-store",
+    credentials: "omit",
+  });
   if (!answer.ok) return;
   const plain = (await answer.json()).products.filter((one) => one.kind === "plain").map((one) => one.name);
   $("plain-note").hidden = !plain.length;
-  say($("plain-note"), `This service also sells ${plain.join(" and ")}, as a plain product: there the server is told the features to quote a price, and sees what was bought. This page sells private products only.`);
+  say(
+    $("plain-note"),
+    `This service also sells ${plain.join(" and ")}, as a plain product: there the server is told the features to quote a price, and sees what was bought. This page sells private products only.`,
+  );
 }
 
 /** The public parameters change while others buy: look again now and then, and when the tab is looked at again. */
@@ -132,10 +168,22 @@ async function decide(y) {
   $("buy").disabled = $("pass").disabled = true;
   try {
     const receipt = await device.sold(mine, y);
-    done.unshift({ what: y ? "bought" : "passed", at: mine.price, features: features.filter((f) => f.value === undefined).map((f) => `${f.name} ${short(f.chosen)}`) });
+    done.unshift({
+      what: y ? "bought" : "passed",
+      at: mine.price,
+      features: features.filter((f) => f.value === undefined).map((f) => `${f.name} ${short(f.chosen)}`),
+    });
     done.length = Math.min(done.length, SHOWN);
-    const said = receipt.report === null ? (params.document.learn ? "Your budget is spent, so the message was empty." : "Nothing is asked for now, so the message was empty.") : "One scrambled report was sent.";
-    say($("thanks"), `${y ? "Enjoy!" : "Maybe next time."} ${receipt.sent ? said : "The message waits here until the service can be reached."}`);
+    const said =
+      receipt.report === null
+        ? params.document.learn
+          ? "Your budget is spent, so the message was empty."
+          : "Nothing is asked for now, so the message was empty."
+        : "One scrambled report was sent.";
+    say(
+      $("thanks"),
+      `${y ? "Enjoy!" : "Maybe next time."} ${receipt.sent ? said : "The message waits here until the service can be reached."}`,
+    );
   } finally {
     busy = false;
   }
@@ -148,46 +196,79 @@ async function decide(y) {
 
 function showSliders() {
   const free = features.filter((f) => f.value === undefined);
-  fill($("sliders"), ...free.map((feature) => {
-    const output = el("output", {}, short(feature.chosen));
-    const input = el("input", { type: "range", name: feature.name, min: feature.low, max: feature.high, step: "any", value: feature.chosen, "aria-label": feature.name });
-    input.addEventListener("input", () => {
-      feature.chosen = Number(input.value);
-      output.textContent = short(feature.chosen);
-      price().catch(lost);
-    });
-    return el("div", { class: "slider" }, el("span", {}, feature.name), output, input);
-  })); // prettier-ignore
+  fill(
+    $("sliders"),
+    ...free.map((feature) => {
+      const output = el("output", {}, short(feature.chosen));
+      const input = el("input", {
+        type: "range",
+        name: feature.name,
+        min: feature.low,
+        max: feature.high,
+        step: "any",
+        value: feature.chosen,
+        "aria-label": feature.name,
+      });
+      input.addEventListener("input", () => {
+        feature.chosen = Number(input.value);
+        output.textContent = short(feature.chosen);
+        price().catch(lost);
+      });
+      return el("div", { class: "slider" }, el("span", {}, feature.name), output, input);
+    }),
+  );
 }
 
 function showStays() {
   const facts = features.filter((f) => f.value === undefined).map((f) => [f.name, short(f.chosen)]);
   facts.push(["your price", money(offer.price, params.document.currency)]);
   fill($("stays"), ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
-  const lines = done.slice(0, 8).map((deal) =>
-    el("li", {}, el("span", {}, `${deal.what} at ${money(deal.at, params.document.currency)}`), el("span", { class: "by" }, deal.features.join(" · "))),
-  );
+  const lines = done
+    .slice(0, 8)
+    .map((deal) =>
+      el(
+        "li",
+        {},
+        el("span", {}, `${deal.what} at ${money(deal.at, params.document.currency)}`),
+        el("span", { class: "by" }, deal.features.join(" · ")),
+      ),
+    );
   fill($("done"), ...(lines.length ? lines : [el("li", { class: "soft" }, "Nothing yet.")]));
 }
 
 function showPromise() {
   const { epsilon, delta, clip, mechanisms } = promise;
   const facts = [
-    ["Given away by one report, at most", `\u03b5 = ${short(epsilon)}`, `no report is more than ${short(Math.exp(epsilon))} times as likely from you as from anyone else`],
+    [
+      "Given away by one report, at most",
+      `\u03b5 = ${short(epsilon)}`,
+      `no report is more than ${short(Math.exp(epsilon))} times as likely from you as from anyone else`,
+    ],
     ["Length of what is scrambled, at most", short(clip), "longer is cut before the dice are thrown"],
     ["How it is scrambled", mechanisms.join(", "), ""],
   ];
   if (delta > 0) facts.splice(1, 0, ["But for a chance of", String(delta), ""]);
-  fill($("promise"), ...facts.flatMap(([name, value, note]) => [el("dt", {}, name), el("dd", {}, value, note ? el("small", {}, note) : null)]));
+  fill(
+    $("promise"),
+    ...facts.flatMap(([name, value, note]) => [
+      el("dt", {}, name),
+      el("dd", {}, value, note ? el("small", {}, note) : null),
+    ]),
+  );
 }
 
 async function showBudget() {
   const { cap, reports, spent } = await device.ledger.state();
-  say($("budget-words"), `Each report spends a little of what may ever be known of you. This device counts, and stops at ${short(cap.epsilon)}: enough to play with, ${REPORTS} reports. (A real device would stop far sooner.)`);
+  say(
+    $("budget-words"),
+    `Each report spends a little of what may ever be known of you. This device counts, and stops at ${short(cap.epsilon)}: enough to play with, ${REPORTS} reports. (A real device would stop far sooner.)`,
+  );
   $("budget").max = cap.epsilon;
   $("budget").value = Math.min(spent, cap.epsilon);
   const over = spent + promise.epsilon > cap.epsilon * (1 + 1e-9);
-  const after = over ? " It is spent: from now on the messages are empty. They are still sent, so that silence says nothing." : "";
+  const after = over
+    ? " It is spent: from now on the messages are empty. They are still sent, so that silence says nothing."
+    : "";
   say($("budget-left"), `${short(spent)} spent by ${whole(reports)} ${reports === 1 ? "report" : "reports"}.${after}`);
 }
 
@@ -201,7 +282,8 @@ function sent(bytes, { method, url, headers }) {
   const shown = { ...headers, Authorization: `Bearer ${config.key.split("_").slice(0, 2).join("_")}_${MASKED}` };
   const request = { method, url, headers: shown, text, size: bytes.length, at: Date.now(), times: 1 };
   const before = wire[0];
-  if (before && method === "GET" && before.method === "GET" && before.url === url) wire[0] = { ...request, times: before.times + 1 };
+  if (before && method === "GET" && before.method === "GET" && before.url === url)
+    wire[0] = { ...request, times: before.times + 1 };
   else wire.unshift(request);
   wire.length = Math.min(wire.length, SHOWN);
   fill($("wire"), ...wire.map(line));
@@ -209,11 +291,20 @@ function sent(bytes, { method, url, headers }) {
 
 function line({ method, url, headers, text, size, at, times }) {
   const clock = new Date(at).toLocaleTimeString("en-GB");
-  const what = method === "GET" ? `asks for the public parameters${times > 1 ? `, ${times} times` : ""}` : "sends a message";
+  const what =
+    method === "GET" ? `asks for the public parameters${times > 1 ? `, ${times} times` : ""}` : "sends a message";
   const path = url.startsWith(location.origin) ? url.slice(location.origin.length) : url;
-  const head = Object.entries(headers).map(([name, value]) => `${name}: ${value}`).join("\n"); // prettier-ignore
+  const head = Object.entries(headers)
+    .map(([name, value]) => `${name}: ${value}`)
+    .join("\n");
   const body = text ? el("pre", { class: "body" }, text) : el("pre", { class: "none" }, "no body");
-  return el("li", {}, el("header", {}, el("b", {}, what), el("span", {}, `${clock} · ${size} bytes of body`)), el("pre", {}, `${method} ${path}\n${head}`), body);
+  return el(
+    "li",
+    {},
+    el("header", {}, el("b", {}, what), el("span", {}, `${clock} · ${size} bytes of body`)),
+    el("pre", {}, `${method} ${path}\n${head}`),
+    body,
+  );
 }
 
 // -- trouble ------------------------------------------------------------------------------------------------------------
@@ -228,7 +319,11 @@ function lost(problem) {
   $("status").className = "pulse lost";
   say($("status"), "Not connected");
   const broken = problem.name === "BrokenPromise";
-  const told = broken ? `Your device refuses: ${problem.message}` : problem instanceof Refused ? problem.message : "Connection lost, trying again.";
+  const told = broken
+    ? `Your device refuses: ${problem.message}`
+    : problem instanceof Refused
+      ? problem.message
+      : "Connection lost, trying again.";
   say($("lost"), told);
   $("lost").hidden = false;
   if (!broken && !(problem instanceof Refused) && problem.name !== "Unavailable") console.error(problem);
@@ -249,7 +344,8 @@ async function greedy() {
 
 /** Another customer on the same screen: a new budget, a new promise. */
 async function another() {
-  for (const name of Object.keys(sessionStorage)) if (/^hushprice[:-]/.test(name) && name !== "hushprice-key") sessionStorage.removeItem(name);
+  for (const name of Object.keys(sessionStorage))
+    if (/^hushprice[:-]/.test(name) && name !== "hushprice-key") sessionStorage.removeItem(name);
   say($("thanks"), "");
   say($("refused"), "");
   await choose(product);

@@ -4,7 +4,6 @@
 
 import { exp, log } from "./numbers.js";
 
-
 const WORD = 1n << 64n;
 const FINE = 512n; // bits after the point
 const DIGITS = 10n ** 58n;

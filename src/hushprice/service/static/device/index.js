@@ -23,15 +23,7 @@ import { BrokenPromise, BudgetSpent, InvalidInput, Unavailable, only } from "./e
 import { Ledger, checkShared, defaultStorage } from "./ledger.js";
 import { SystemWords, UnsafeWords, hex, uniformOf } from "./numbers.js";
 import { Outbox } from "./outbox.js";
-import {
-  contextOf,
-  follows,
-  outcomeOf,
-  quote,
-  readParams,
-  report,
-  wordsNeeded,
-} from "./params.js";
+import { contextOf, follows, outcomeOf, quote, readParams, report, wordsNeeded } from "./params.js";
 import { PrivacyPromise } from "./promise.js";
 
 export { BrokenPromise, BudgetSpent, HushpriceError, InvalidInput, LedgerError, Unavailable } from "./errors.js";

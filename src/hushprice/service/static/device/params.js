@@ -104,7 +104,10 @@ function readFeatures(x, dim) {
 
 function readLadder(x) {
   demand(Array.isArray(x) && x.every((p) => isNumber(p, 0, LARGEST)), "The published ladder is not a list of prices.");
-  demand(x.every((p, i) => i === 0 || p > x[i - 1]), "The published ladder does not rise.");
+  demand(
+    x.every((p, i) => i === 0 || p > x[i - 1]),
+    "The published ladder does not rise.",
+  );
   return Object.freeze([...x]);
 }
 
@@ -117,7 +120,10 @@ function readSegments(names) {
 /** Ranges by segment; one segment without a name holds everyone where there are none. */
 function readRanges(x, names, prices) {
   demand(isPlain(x.ranges), "The published ranges are not given by segment.");
-  demand(Object.keys(x.ranges).every((name) => names.includes(name)), "A published range is for an unknown segment.");
+  demand(
+    Object.keys(x.ranges).every((name) => names.includes(name)),
+    "A published range is for an unknown segment.",
+  );
   const own = (name) => (Object.hasOwn(x.ranges, name) ? pair(x.ranges[name], "range of a segment", prices) : prices);
   return new Map(names.length ? names.map((name) => [name, own(name)]) : [[null, prices]]);
 }
