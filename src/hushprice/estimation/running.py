@@ -19,6 +19,7 @@ raise the ridge.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,6 +51,7 @@ class RunningEstimator:
         self.counts = np.zeros(4, dtype=np.int64)
         self.pace = np.array([running.START_GROWTH, 0.0, 0.0, np.inf, -np.inf])
         self.anchor = np.zeros((3, m))
+        self._ahead: RunningEstimator | None = None  # see estimate
 
     def move(self, theta: Array, P: Array, counts: Any, pace: Array, anchor: Array) -> None:
         """Keep the state in these arrays from now on (one row each of a stack of estimators)."""
@@ -103,6 +105,35 @@ class RunningEstimator:
         """The estimate as last asked for, without the records that came since."""
         return self._theta.copy()
 
+    def estimate(self) -> tuple[Array, Array]:
+        """The estimate as last asked for, and its covariance. The state stays as it is.
+
+        If :meth:`theta` was never called, the records are fitted by a copy, which is kept until there are more.
+
+        Returns
+        -------
+        theta : ndarray of shape (2 d,)
+        covariance : ndarray of shape (2 d, 2 d)
+
+        Examples
+        --------
+        >>> from hushprice.demand import Linear
+        >>> estimator = RunningEstimator(Linear(), dim=1, ridge=1.0)
+        >>> estimator.absorb(np.array([[1.0]]), np.array([2.0]), np.array([3.0]))
+        >>> estimator.estimate()[0], estimator.published
+        (array([ 0.5, -1. ]), array([0., 0.]))
+        """
+        source = self
+        if not self.records or self.counts[running.USED]:
+            self._ahead = None
+        elif self._ahead is None or self._ahead.records != self.records:
+            self._ahead = None
+            self._ahead = copy.deepcopy(self)
+            self._ahead.theta()
+        if self._ahead is not None:
+            source = self._ahead
+        return source.published, self.family.scale**2 * source.P
+
     def exact(self) -> tuple[Array, Array]:
         """(theta, penalised information) of a fresh exact fit of the same records; changes nothing."""
         n, m = self.records, 2 * self.dim
@@ -150,6 +181,7 @@ class RunningEstimator:
             raise SnapshotError("The snapshot's estimator has a schedule that makes no sense.")
         self.family.check_outcome(state["y"])
         self.counts[:] = 0
+        self._ahead = None
         self.reserve(held)
         self.x[:held], self.y[:held] = state["x"], state["y"]
         self._theta[:], self.P[:], self.pace[:] = state["theta"], state["P"], state["pace"]

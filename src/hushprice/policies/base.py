@@ -10,10 +10,10 @@ simulated customers, :class:`~hushprice.policies.pricer.Pricer` one live custome
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
@@ -23,13 +23,14 @@ from hushprice.arrays import Array
 from hushprice.demand import Family, Rules, Segments, Terms, as_family, family_config, family_from
 from hushprice.errors import LARGEST_DIM, LARGEST_VALUE, InvalidInput, finite, positive_int, price_range, unknown
 from hushprice.estimation import RunningEstimator
-from hushprice.kernels import confidence as bounds_kernel
 from hushprice.kernels import quote as kernel
 from hushprice.kernels import terms as on_terms
+from hushprice.policies.phases import Phase
 
 if TYPE_CHECKING:
     from hushprice.policies.loop import Loop
     from hushprice.policies.pricer import Pricer, Seed
+    from hushprice.policies.private.base import PrivatePolicy
     from hushprice.privacy import Entropy
 
 Variant = Literal["original", "modified"]
@@ -43,25 +44,6 @@ def as_variant(value: str) -> None:
     """Refuse anything but the two variants."""
     if value not in ("original", "modified"):
         raise unknown("variant", value, ("original", "modified"))
-
-
-class Phase(IntEnum):
-    """How the device prices."""
-
-    EXPLORE = kernel.EXPLORE  # a price experiment: uniform over the range
-    EXPLOIT = kernel.EXPLOIT  # the greedy price p*(theta, z)
-    PERTURB = kernel.PERTURB  # the greedy price plus or minus a deviation
-    FIXED = kernel.FIXED  # the same price for everyone
-    GRID = kernel.GRID  # a price experiment: uniform over equispaced prices
-    INDEX = bounds_kernel.INDEX  # the price of the largest upper confidence bound
-    SAMPLE = bounds_kernel.SAMPLE  # the greedy price of a theta drawn around the estimate
-    SET = bounds_kernel.SET  # the greedy price of the luckiest of several theta of the confidence set
-    STAGES = bounds_kernel.STAGES  # supCB's elimination of prices, stage by stage
-
-    @property
-    def draws(self) -> bool:
-        """Whether the price takes one random number."""
-        return self in (Phase.EXPLORE, Phase.PERTURB, Phase.GRID)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +73,55 @@ class Params:
     @property
     def experiment(self) -> bool:
         """Whether prices are bent to learn, not simply those that look best. (STAGES: those of some customers are.)"""
-        return self.phase not in (Phase.EXPLOIT, Phase.FIXED) and (self.phase is not Phase.PERTURB or self.level > 0.0)
+        return self.phase.experiments and (self.phase is not Phase.PERTURB or self.level > 0.0)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether prices are drawn evenly over the whole range of experiments."""
+        return self.phase is Phase.EXPLORE
+
+    @property
+    def personal(self) -> bool:
+        """Whether the phase has any use for contexts and an estimate, as all do but a fixed price for everyone."""
+        return self.phase is not Phase.FIXED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a server is, for people to read.
+
+    Parameters
+    ----------
+    done, total : int, int or None
+        How many of what ``counted`` says, and how many there will be; None if there is no end.
+    counted : str
+        What is counted, as in ``"experiments in round 3"``.
+    part : int
+        The episode, from 1.
+
+    Examples
+    --------
+    >>> Progress.of_episode(3, offset=5, explore=4, length=8)
+    Progress(done=1, total=4, counted='customers at the learned prices in round 3', part=3)
+    """
+
+    done: int
+    total: int | None = None
+    counted: str
+    part: int = 1
+
+    @classmethod
+    def of_episode(cls, part: int, *, offset: int, explore: int, length: int) -> Progress:
+        """The progress of an episode that begins with experiments, ``offset`` rounds after its start."""
+        exploring = offset < explore
+        total = explore if exploring else length - explore
+        counted = "experiments" if exploring else "customers at the learned prices"
+        return cls(
+            done=offset if exploring else offset - explore,
+            total=total if total < FOREVER // 2 else None,
+            counted=counted + (f" in round {part}" if length < FOREVER else ""),
+            part=part,
+        )
 
 
 Stages = int | npt.NDArray[np.int64]
@@ -160,6 +190,7 @@ class Policy(ABC):
 
     name: ClassVar[str]
     private: ClassVar[bool] = False  # whether its server takes randomised reports, not raw records
+    not_served: ClassVar[str] = ""  # why the pricing service does not run it; empty if it does
 
     family: Family
     dim: int
@@ -185,6 +216,15 @@ class Policy(ABC):
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+    @property
+    def restarts(self) -> bool:
+        """Whether the server forgets everything when ``Params.stage`` changes, and ignores reports for other stages."""
+        return False
+
+    def as_private(self) -> PrivatePolicy | None:
+        """This policy with the type of a private one; None if it is not private."""
+        return None
 
     @abstractmethod
     def server(self) -> Server[Any]:
@@ -314,7 +354,13 @@ class Device:
 
 
 class Server(ABC, Generic[ReportsT]):
-    """The seller's side: what has been learned, in a form that can be saved."""
+    """The seller's side: what has been learned, in a form that can be saved.
+
+    A server of one's own implements the abstract methods. The pricing service also uses :meth:`estimate` and
+    :meth:`progress`, which have defaults.
+    """
+
+    only_experiments: ClassVar[bool] = False  # whether outcomes of experiments are all that it learns from
 
     @property
     @abstractmethod
@@ -343,6 +389,28 @@ class Server(ABC, Generic[ReportsT]):
     def estimators(self) -> tuple[RunningEstimator, ...]:
         """The running estimates it prices from, for those who check them."""
         return ()
+
+    def estimate(self) -> tuple[Array, Array | None]:
+        """The estimate of theta and its covariance; the state stays as it is.
+
+        The default asks the running estimator that holds most records. Without any it takes theta from the params of
+        a copy, with no covariance. A server with a posterior of its own overrides this.
+
+        Returns
+        -------
+        theta : ndarray of shape (2 d,)
+            The best estimate from what was taken in so far. A server may leave out records that it has not looked at
+            yet, as long as the estimate is the one that it prices from.
+        covariance : ndarray of shape (2 d, 2 d) or None
+            Covariance of ``theta``; None if it is not known.
+        """
+        if not self.estimators:
+            return copy.deepcopy(self).params.theta, None
+        return max(self.estimators, key=lambda estimator: estimator.records).estimate()
+
+    def progress(self) -> Progress | None:
+        """How far the current phase is; None if there is nothing to count. The state stays as it is."""
+        return None
 
     @abstractmethod
     def state(self) -> dict[str, Any]:

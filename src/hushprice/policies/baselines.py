@@ -15,7 +15,8 @@ import numpy as np
 
 from hushprice.arrays import Array, array
 from hushprice.errors import InvalidInput, finite
-from hushprice.policies.base import FOREVER, Params, Phase, Policy, Records, Server
+from hushprice.policies.base import FOREVER, Params, Policy, Records, Server
+from hushprice.policies.phases import Phase
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

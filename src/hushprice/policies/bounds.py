@@ -22,8 +22,20 @@ from hushprice.estimation import RunningEstimator, StageEstimators
 from hushprice.kernels import confidence as kernel
 from hushprice.kernels import terms as on_terms
 from hushprice.policies import thompson_density
-from hushprice.policies.base import FOREVER, Bounds, Device, Params, Phase, Policy, Propensity, Quotes, Records, Server
+from hushprice.policies.base import (
+    FOREVER,
+    Bounds,
+    Device,
+    Params,
+    Policy,
+    Progress,
+    Propensity,
+    Quotes,
+    Records,
+    Server,
+)
 from hushprice.policies.loop import Customers, Loop
+from hushprice.policies.phases import Phase
 from hushprice.policies.snapshot import whole
 from hushprice.privacy import Entropy
 
@@ -214,6 +226,11 @@ class BoundServer(Server[Records]):
         self.version += n
         if self.t >= self.plan.length:
             self._begin(self.k + 1, self.first + self.plan.stages)
+
+    def progress(self) -> Progress | None:
+        if self.plan.length >= FOREVER // 2:
+            return None
+        return Progress(done=self.t, total=self.plan.length, counted=f"customers in round {self.k}", part=self.k)
 
     def absorb(self, reports: Records) -> None:
         """Learn from reports; those for a stage of an earlier episode come too late."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hushprice.errors import InvalidInput, SnapshotError
 from hushprice.estimation import RunningEstimator
-from hushprice.policies.base import FOREVER, Params, Phase, Policy, Records, Server
+from hushprice.policies.base import FOREVER, Params, Policy, Progress, Records, Server
+from hushprice.policies.phases import Phase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,8 @@ class EpisodePolicy(Policy):
 
 class EpisodeServer(Server[Records]):
     """Counts rounds, keeps the experiments, estimates when an episode commits."""
+
+    only_experiments: ClassVar[bool] = True
 
     def __init__(self, policy: EpisodePolicy) -> None:
         self.policy = policy
@@ -69,6 +72,10 @@ class EpisodeServer(Server[Records]):
     @property
     def estimators(self) -> tuple[RunningEstimator, ...]:
         return (self.estimator,)
+
+    def progress(self) -> Progress:
+        length = self.explore + self.commit
+        return Progress.of_episode(self.q, offset=self.offset, explore=self.explore, length=length)
 
     def absorb(self, reports: Records) -> None:
         self.estimator.absorb(reports.z, reports.price, reports.y)

@@ -16,7 +16,8 @@ from hushprice.arrays import Array, array
 from hushprice.demand import Terms, fresh
 from hushprice.errors import LARGEST_VALUE, InvalidInput, SnapshotError, discreetly, finite, positive_int
 from hushprice.policies import snapshot
-from hushprice.policies.base import Params, Phase, Policy
+from hushprice.policies.base import Params, Policy
+from hushprice.policies.phases import Phase
 from hushprice.privacy import UnsafeSeed
 
 Seed = int | np.random.SeedSequence | None

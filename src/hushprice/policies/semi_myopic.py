@@ -18,8 +18,9 @@ from hushprice.demand import Terms
 from hushprice.errors import SnapshotError, positive_int
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import quote as kernel
-from hushprice.policies.base import FOREVER, Params, Phase, Policy, Records, Server, Variant, as_variant
+from hushprice.policies.base import FOREVER, Params, Policy, Progress, Records, Server, Variant, as_variant
 from hushprice.policies.loop import Customers, Loop
+from hushprice.policies.phases import Phase
 from hushprice.privacy import Entropy
 
 
@@ -120,6 +121,12 @@ class MyopicServer(Server[Records]):
 
     def absorb(self, reports: Records) -> None:
         self.estimator.absorb(reports.z, reports.price, reports.y)
+
+    def progress(self) -> Progress:
+        records, needed = self.estimator.records, self.policy.records_to_start
+        if records < needed:
+            return Progress(done=records, total=needed, counted="outcomes before the first learned price")
+        return Progress(done=self.t, counted="customers, prices moved less and less")
 
     @property
     def estimators(self) -> tuple[RunningEstimator, ...]:

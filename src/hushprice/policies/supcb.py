@@ -17,8 +17,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hushprice.policies.base import FOREVER, Phase
+from hushprice.policies.base import FOREVER
 from hushprice.policies.bounds import BoundPolicy, KnownHorizon, Plan, loglog
+from hushprice.policies.phases import Phase
 
 
 def _plan(T: int, *, dim: int, width_scale: float, explore: bool, length: int) -> Plan:

@@ -11,8 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hushprice.policies.base import FOREVER, Phase
+from hushprice.policies.base import FOREVER
 from hushprice.policies.bounds import KnownHorizon, Plan, loglog
+from hushprice.policies.phases import Phase
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hushprice.errors import positive_int
-from hushprice.policies.base import Phase
+from hushprice.policies.phases import Phase
 from hushprice.policies.ucb import AdversarialPolicy
 
 

@@ -114,6 +114,9 @@ class PrivatePolicy(Policy):
         assert self.experiment_prices is not None
         return self.experiment_prices
 
+    def as_private(self) -> PrivatePolicy:
+        return self
+
     @property
     def guarantee(self) -> Guarantee:
         """What one report gives away."""

@@ -190,6 +190,8 @@ class ETCLDPApproxDoubling(_Doubling, _Approximate):
 class MixedLDP(EpisodesLDP, _Pure):
     """Some customers agree to send raw records; the choice comes with each customer."""
 
+    not_served: ClassVar[str] = "it would keep the raw records of those who agree. Take etc-ldp or etc-ldp-doubling."
+
     @property
     def worth(self) -> float:
         """What a private customer is worth, in public ones: epsilon^2 / d, and never more than 1."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hushprice.arrays import Array, array
 from hushprice.errors import LARGEST_VALUE, InvalidInput, SnapshotError
 from hushprice.kernels import sgd as kernel
-from hushprice.policies.base import Params, Phase, Records, ReportsT, Server
+from hushprice.policies.base import Params, Progress, Records, ReportsT, Server
+from hushprice.policies.phases import Phase
 from hushprice.policies.private.reports import MixedReports, PrivateReports
 from hushprice.policies.snapshot import whole
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 class SGDServer(Server[ReportsT]):
     """Counts rounds and reports; explores and commits in episodes."""
+
+    only_experiments: ClassVar[bool] = True
 
     def __init__(self, policy: EpisodesLDP) -> None:
         self.policy, self.mechanism = policy, policy.mechanism
@@ -74,6 +77,12 @@ class SGDServer(Server[ReportsT]):
     def committed(self) -> Array:
         """The estimate to exploit."""
         return self.theta.copy()
+
+    def estimate(self) -> tuple[Array, Array | None]:
+        return self.committed(), None
+
+    def progress(self) -> Progress:
+        return Progress.of_episode(self.q, offset=self.offset, explore=self.explore, length=self.length)
 
     @property
     def span(self) -> int:
