@@ -18,11 +18,12 @@ paper: .venv/.base .venv/.kernels  ## the paper's figures and tables, quickly: a
 	$(BIN)/hushprice paper run all --scale quick
 	$(BIN)/hushprice paper report --scale quick
 
-lint: .venv/.dev  ## style, types and layers
+lint: .venv/.dev  ## style, types, layers and house rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.house_rules
 
 bench: .venv/.bench .venv/.kernels  ## speeds, peers, and the regrets of docs/measurements.md (an hour or more on two cores)
 	$(BIN)/python -m benchmarks all

@@ -22,7 +22,13 @@ class Function(NamedTuple):
 
 
 def tracked(root: Path, folders: Sequence[str]) -> list[str]:
-    """Paths of the files below some folders that git tracks or would track, relative to ``root``."""
+    """Paths of the files below some folders that git tracks or would track, relative to ``root``.
+
+    Outside a git checkout (an unpacked source distribution) all files but caches.
+    """
+    if not (root / ".git").exists():
+        every = (path for folder in folders for path in (root / folder).rglob("*") if path.is_file())
+        return sorted(str(path.relative_to(root)) for path in every if "__pycache__" not in path.parts)
     command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard", "--", *folders]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     return sorted({path for path in listed if (root / path).is_file()})
