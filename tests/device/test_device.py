@@ -49,7 +49,7 @@ from hushprice.device import (
 from hushprice.device.coin import fair_coin
 from hushprice.device.guarantee import log_normal_cdf
 from hushprice.errors import HushpriceError, InvalidInput, LedgerError
-from hushprice.kernels import glm, special
+from hushprice.kernels import glm, phases, special
 from hushprice.kernels import quote as quote_kernel
 from hushprice.kernels.report import privatize_rows
 from hushprice.kernels.score import score as score_kernel
@@ -63,7 +63,7 @@ VECTORS: dict[str, Any] = json.loads((FILES / "device.json").read_text(encoding=
 OLD: dict[str, Any] = json.loads((FILES / "privacy.json").read_text(encoding="utf-8"))
 GENEROUS = Promise(epsilon=4.0, delta=1e-3, clip=30.0)
 SEGMENTS = Promise(epsilon=2.0, clip=4.0, segments=("adult", "student"))
-PHASES = {"explore": quote_kernel.EXPLORE, "exploit": quote_kernel.EXPLOIT, "fixed": quote_kernel.FIXED}
+PHASES = {"explore": phases.EXPLORE, "exploit": phases.EXPLOIT, "fixed": phases.FIXED}
 
 
 def bits(value: Any) -> Any:

@@ -19,7 +19,7 @@ import pytest
 
 from hushprice.demand import Linear, Logistic, Poisson
 from hushprice.errors import BudgetSpent
-from hushprice.kernels import glm, philox, quote, special
+from hushprice.kernels import glm, phases, philox, quote, special
 from hushprice.kernels.score import score
 from hushprice.privacy import Gaussian, L2Ball, Ledger, PrivUnit
 from hushprice.privacy.device_vectors import device_vectors
@@ -31,7 +31,7 @@ from tests.support.paths import ROOT
 TESTS = ROOT / "tests" / "js"
 DEVICE = ROOT / "src" / "hushprice" / "service" / "static" / "device"
 CODES = {"linear": glm.LINEAR, "logistic": glm.LOGISTIC, "poisson": glm.POISSON}
-PHASES = {"explore": quote.EXPLORE, "exploit": quote.EXPLOIT, "fixed": quote.FIXED}
+PHASES = {"explore": phases.EXPLORE, "exploit": phases.EXPLOIT, "fixed": phases.FIXED}
 Case = tuple[Any, Any]  # a question and the kernels' answer
 
 

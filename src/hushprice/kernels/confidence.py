@@ -11,16 +11,14 @@ import math
 
 import numpy as np
 
-from hushprice.kernels.glm import best_price, best_profit, draw, mean, profit
+from hushprice.kernels.glm import best_price, best_profit, outcome, profit
 from hushprice.kernels.jit import compiled
 from hushprice.kernels.newton import dot
+from hushprice.kernels.phases import INDEX, SAMPLE, STAGES
 from hushprice.kernels.quote import arm_price
 from hushprice.kernels.running import HELD, USED, append, update
 from hushprice.kernels.special import normal_quantile
 from hushprice.kernels.ucb_price import STACK, length, optimistic_price
-
-INDEX, SAMPLE, SET, STAGES = 5, 6, 7, 8  # phases of a device, after those of hushprice.kernels.quote
-
 
 # -- the root of V^-1 -------------------------------------------------------------------------------------------
 
@@ -200,7 +198,7 @@ def catch_up(code, ridge, s, x, y, start, theta, P, counts, pace, anchor, root, 
 def sell_block(
     rule, code, ridge, alpha, floor, arms, cost, low, high, z, uniforms,
     x, y, start, theta, P, counts, pace, anchor, root, inside,
-    true_code, scale, true_a, true_b, demand, prices, stages,
+    demand, prices, stages,
 ):  # fmt: skip
     """Decide, sell, record and re-estimate, one customer after another. The same steps as a live round."""
     alive, reward = np.empty(arms, np.bool_), np.empty(arms)
@@ -214,6 +212,5 @@ def sell_block(
         )  # fmt: skip
         s = stages[i] - 1
         if s >= 0:
-            outcome = draw(true_code, scale, mean(true_code, true_a[i] - true_b[i] * prices[i]), demand[i])
             rows = slice(start[s], start[s + 1])
-            append(x[rows], y[rows], counts[s], pace[s], z[i], prices[i], outcome)
+            append(x[rows], y[rows], counts[s], pace[s], z[i], prices[i], outcome(demand, i, prices[i]))

@@ -93,6 +93,12 @@ def draw(code, scale, mu, u):
     return mu + scale * normal_quantile(u)
 
 
+@inlined
+def outcome(demand, i, price):
+    """What simulated customer i buys at a price."""
+    return draw(demand.code, demand.scale, mean(demand.code, demand.a[i] - demand.b[i] * price), demand.uniforms[i])
+
+
 @compiled
 def logmean(code, eta):
     """log psi'(eta) of the two families with positive demand."""
@@ -169,8 +175,9 @@ def _logistic_regret(cost, low, high, a, b, prices, y, regret):
 
 
 @compiled
-def sell(code, scale, cost, low, high, a, b, prices, uniforms, y, regret):
-    """Sell to customers (a, b) at the given prices: their demand and the round's regret, written in place."""
+def sell(demand, cost, low, high, prices, y, regret):
+    """Sell to simulated customers at the given prices: their demand and the round's regret, written in place."""
+    code, scale, a, b, uniforms = demand
     n = prices.size
     if code == LOGISTIC:
         for i in range(n):

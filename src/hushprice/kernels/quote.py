@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 
-from hushprice.kernels.glm import best_price, best_prices, draw, mean, profit, utility
+from hushprice.kernels.glm import best_price, best_prices, outcome, profit, utility
 from hushprice.kernels.jit import compiled, inlined
+from hushprice.kernels.phases import EXPLOIT, EXPLORE, FIXED, GRID, PERTURB
 from hushprice.kernels.running import HELD, USED, append, update
-
-EXPLORE, EXPLOIT, PERTURB, FIXED, GRID = 0, 1, 2, 3, 4
 
 
 @inlined
@@ -89,11 +88,13 @@ def quote_on_terms(phase, code, a, b, level, u, cost, low, high, ladder):
 
 
 @compiled
-def quotes(phase, code, theta, level, z, uniforms, cost, low, high, a, b, prices):
+def quotes(rule, z, uniforms, cost, low, high, prices):
     """Prices for a block of customers under the same published parameters.
 
-    ``uniforms`` holds one number a customer in the phases that draw, and is empty in the others.
+    ``uniforms`` holds one number per customer in the phases that draw, and is empty in the others.
     """
+    phase, code, theta, level = rule
+    a, b = np.empty(prices.size), np.empty(prices.size)
     if phase == EXPLOIT:  # the common case by far, as a loop of its own
         utility(z, theta, a, b)
         best_prices(code, a, b, cost, low, high, prices)
@@ -114,7 +115,7 @@ def deviation(kappa, t):
 @compiled
 def perturb_block(
     code, ridge, cost, low, high, ladder, segment, step, last, kappa, every, warmup, t, z, uniforms,
-    x, y, theta, P, counts, pace, anchor, true_code, scale, true_a, true_b, demand, prices,
+    x, y, theta, P, counts, pace, anchor, demand, prices,
 ):  # fmt: skip
     """Semi-Myopic over a block of customers, rounds t + 1, t + 2, ...: quote, sell, record every so many, re-estimate.
 
@@ -139,5 +140,4 @@ def perturb_block(
             )  # fmt: skip
         last[s] = prices[i]
         if t % every == 0:
-            outcome = draw(true_code, scale, mean(true_code, true_a[i] - true_b[i] * prices[i]), demand[i])
-            append(x, y, counts, pace, z[i], prices[i], outcome)
+            append(x, y, counts, pace, z[i], prices[i], outcome(demand, i, prices[i]))

@@ -1,6 +1,6 @@
 """The device's half of a private step: a score, clipped and randomised, into a report.
 
-``spec`` is (kind, pairs, top, coin, clip, step), as a mechanism of ``hushprice.privacy`` derives it.
+``spec`` is a :class:`~hushprice.kernels.state.ReportSpec`, which a mechanism of ``hushprice.privacy`` derives.
 """
 
 import math
@@ -87,7 +87,7 @@ def privatize(spec, g, words, row, dots, chosen, v, room):
     DIRECTIONS takes the words (seed, flip, coin, place), the last one only if there is more than one pair. GRID takes
     one word a coordinate.
     """
-    kind, pairs, top, coin, clip, step = spec
+    kind, pairs, top, coin, clip, scale = spec
     for i in range(g.size):  # whatever went wrong before, what is reported about is a vector like any other
         if not math.isfinite(g[i]):
             g[:] = 0.0
@@ -97,7 +97,7 @@ def privatize(spec, g, words, row, dots, chosen, v, room):
         normals(words, v)
         for i in range(g.size):
             value = g[i] if norm <= clip else (g[i] / largest) * (clip / root)
-            row[i] = math.floor(value / step + CELLS * v[i] + 0.5)
+            row[i] = math.floor(value / scale + CELLS * v[i] + 0.5)
         return
     seed = words[0]
     sides(g, seed, pairs, top, dots, chosen, v, room)
@@ -114,7 +114,7 @@ def privatize(spec, g, words, row, dots, chosen, v, room):
 @compiled
 def privatize_rows(spec, g, words, rows):
     """Reports of many vectors."""
-    dots, chosen, v, room = workspace(spec[1], g.shape[1])
+    dots, chosen, v, room = workspace(spec.pairs, g.shape[1])
     for i in range(len(g)):
         privatize(spec, g[i], words[i], rows[i], dots, chosen, v, room)
 
@@ -123,7 +123,7 @@ def privatize_rows(spec, g, words, rows):
 def report_rows(code, theta, z, price, y, shift, factor, spec, words, rows):
     """The device's reports of customers who were quoted under the same theta."""
     g = np.empty(theta.size)
-    dots, chosen, v, room = workspace(spec[1], theta.size)
+    dots, chosen, v, room = workspace(spec.pairs, theta.size)
     for i in range(len(z)):
         score(code, theta, z[i], price[i], y[i], shift, factor, g)
         privatize(spec, g, words[i], rows[i], dots, chosen, v, room)

@@ -5,7 +5,7 @@ Kinds of report, each a row of 64-bit integers:
     DIRECTIONS  (seed, index): one of the 2 J directions +-v_0 .. +-v_(J-1) of a public seed
     GRID        one integer a coordinate: the value on a grid, noise included
 
-``rate`` is (zeta, shift, factor, centre, radius): the pace, how scores hold the price, and the ball Theta.
+``rate`` is a :class:`~hushprice.kernels.state.SGDRate`.
 """
 
 import math
@@ -48,11 +48,12 @@ def decode_rows(kind, scale, rows, w):
 
 
 @compiled
-def move(theta, w, eta, shift, factor, centre, radius):
+def move(theta, w, eta, rate):
     """theta = Pi_Theta(theta + eta w'), Theta the ball of that centre and radius.
 
     w = (w_1, w_2) is a score at shift c and factor f, so that in theta's coordinates w' = (w_1 + c f w_2, f w_2).
     """
+    _, shift, factor, centre, radius = rate
     d = theta.size // 2
     for j in range(d):
         slope = factor * w[d + j]
@@ -70,18 +71,16 @@ def move(theta, w, eta, shift, factor, centre, radius):
 @compiled
 def absorb_rows(kind, scale, rows, t, rate, theta):
     """The server's steps over reports, the first of them number t + 1: step t has size 1 / (zeta t)."""
-    zeta, shift, factor, centre, radius = rate
     w, room = np.empty(theta.size), np.empty(theta.size + 3, np.uint64)
     for i in range(len(rows)):
         decode(kind, scale, rows[i], w, room)
-        move(theta, w, 1.0 / (zeta * (t + 1.0 + i)), shift, factor, centre, radius)
+        move(theta, w, 1.0 / (rate.zeta * (t + 1.0 + i)), rate)
 
 
 @compiled
 def plain_pass(code, z, price, y, before, rate, theta):
     """One pass of plain SGD over public records, step k of size 1 / (zeta (before + k))."""
-    zeta, shift, factor, centre, radius = rate
     g = np.empty(theta.size)
     for k in range(len(z)):
-        score(code, theta, z[k], price[k], y[k], shift, factor, g)
-        move(theta, g, 1.0 / (zeta * (before + k + 1.0)), shift, factor, centre, radius)
+        score(code, theta, z[k], price[k], y[k], rate.shift, rate.factor, g)
+        move(theta, g, 1.0 / (rate.zeta * (before + k + 1.0)), rate)

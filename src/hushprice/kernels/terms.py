@@ -1,7 +1,8 @@
 """Prices on terms: a unit cost and a range for each customer, a ladder of allowed prices, a largest step.
 
-The step functions of :mod:`hushprice.kernels.quote` and :mod:`hushprice.kernels.confidence` take the cost and the range
-of one customer. The functions here derive both from the terms of a block of customers, one customer at a time.
+``terms`` is a ``hushprice.demand.Terms``. The step functions of :mod:`hushprice.kernels.quote` and
+:mod:`hushprice.kernels.confidence` take the cost and the range of one customer; the functions here derive both from the
+terms of a block of customers, one customer at a time.
 """
 
 import numpy as np
@@ -9,23 +10,16 @@ import numpy as np
 from hushprice.kernels.confidence import decide
 from hushprice.kernels.glm import best_price, draw, mean, profit, utility
 from hushprice.kernels.jit import compiled
-from hushprice.kernels.quote import (
-    EXPLOIT,
-    EXPLORE,
-    GRID,
-    PERTURB,
-    better_rung,
-    nearest_rung,
-    quote_on_terms,
-    rungs,
-    window,
-)
+from hushprice.kernels.phases import EXPLOIT, EXPLORE, GRID, PERTURB
+from hushprice.kernels.quote import better_rung, nearest_rung, quote_on_terms, rungs, window
 from hushprice.kernels.ucb_price import STACK
 
 
 @compiled
-def quotes_on_terms(phase, code, theta, level, z, uniforms, cost, low, high, ladder, segment, step, last, prices):
-    """Prices for a block of customers. ``last`` holds the last price of each segment and is kept up."""
+def quotes_on_terms(rule, z, uniforms, terms, prices):
+    """Prices for a block of customers. ``terms.last`` holds the last price of each segment and is kept up."""
+    phase, code, theta, level = rule
+    cost, low, high, ladder, segment, step, last = terms
     n = prices.size
     a, b = np.zeros(n), np.zeros(n)
     if phase in (EXPLOIT, PERTURB):
@@ -61,10 +55,10 @@ def decisions_on_terms(
 
 
 @compiled
-def propensities(
-    phase, code, theta, level, z, prices, cost, low, high, ladder, segment, step, last, density, discrete
-):  # fmt: skip
+def propensities(rule, z, prices, terms, density, discrete):
     """The density of each price, or its probability where ``discrete``, as :func:`quotes_on_terms` quotes them."""
+    phase, code, theta, level = rule
+    cost, low, high, ladder, segment, step, last = terms
     n = prices.size
     a, b = np.zeros(n), np.zeros(n)
     if phase == PERTURB:
@@ -106,8 +100,10 @@ def best_prices_on_terms(code, a, b, cost, low, high, ladder, prices):
 
 
 @compiled
-def sell_on_terms(code, scale, cost, low, high, ladder, a, b, prices, uniforms, y, regret):
+def sell_on_terms(demand, terms, prices, y, regret):
     """Sell at the given prices: demand, and regret against the best allowed price of each customer."""
+    code, scale, a, b, uniforms = demand
+    cost, low, high, ladder = terms.cost, terms.low, terms.high, terms.ladder
     for i in range(prices.size):
         best = profit(code, a[i], b[i], best_on_terms(code, a[i], b[i], cost[i], low[i], high[i], ladder), cost[i])
         mu = mean(code, a[i] - b[i] * prices[i])

@@ -19,6 +19,7 @@ from hushprice.demand import Family, Rules, Segments, Terms, as_family
 from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, positive_int, price_range
 from hushprice.kernels import glm as kernel
 from hushprice.kernels import terms as on_terms
+from hushprice.kernels.state import SimulatedDemand
 
 
 def block_size(dim: int) -> int:
@@ -68,18 +69,16 @@ class Block:
 
     def buy(self, rows: slice, prices: Array) -> Array:
         """What these customers buy at these prices; keeps the regret of each sale."""
-        market = self.market
-        sale = (
-            self.a[rows], self.b[rows], prices, self.uniforms[rows], self.y[rows], self.regret[rows],
-        )  # fmt: skip
+        market, y, regret = self.market, self.y[rows], self.regret[rows]
         if self.terms is None:
-            kernel.sell(self.family.code, self.family.scale, market.cost, *market.prices, *sale)
+            kernel.sell(self.demand(rows), market.cost, *market.prices, prices, y, regret)
         else:
-            terms = self.terms.rows(rows)
-            on_terms.sell_on_terms(
-                self.family.code, self.family.scale, terms.cost, terms.low, terms.high, terms.ladder, *sale
-            )
-        return self.y[rows]
+            on_terms.sell_on_terms(self.demand(rows), self.terms.rows(rows), prices, y, regret)
+        return y
+
+    def demand(self, rows: slice) -> SimulatedDemand:
+        """What the customers in ``rows`` would buy, for compiled loops."""
+        return SimulatedDemand(self.family.code, self.family.scale, self.a[rows], self.b[rows], self.uniforms[rows])
 
     def lost(self, prices: Array) -> Array:
         """What each price loses against the best allowed one: less than nothing if it is not allowed but better.

@@ -25,6 +25,7 @@ from hushprice.errors import LARGEST_DIM, LARGEST_VALUE, InvalidInput, finite, p
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import quote as kernel
 from hushprice.kernels import terms as on_terms
+from hushprice.kernels.state import PriceRule
 from hushprice.policies.phases import Phase
 
 if TYPE_CHECKING:
@@ -304,19 +305,15 @@ class Device:
         """
         policy, n = self.policy, len(z)
         uniforms = rng.random(n) if params.phase.draws else np.empty(0)
-        a, b, prices = np.empty(n), np.empty(n), np.empty(n)
-        low, high = self._range(params)
+        rule, prices, (low, high) = self._rule(params), np.empty(n), self._range(params)
         if terms is None:
-            kernel.quotes(
-                int(params.phase), policy.family.code, params.theta, params.level, z, uniforms,
-                policy.cost, low, high, a, b, prices,
-            )  # fmt: skip
+            kernel.quotes(rule, z, uniforms, policy.cost, low, high, prices)
         else:
-            on_terms.quotes_on_terms(
-                int(params.phase), policy.family.code, params.theta, params.level, z, uniforms,
-                *terms.within((low, high)), prices,
-            )  # fmt: skip
+            on_terms.quotes_on_terms(rule, z, uniforms, terms.within((low, high)), prices)
         return Quotes(prices, params.stage if params.learn else 0, params.experiment)
+
+    def _rule(self, params: Params) -> PriceRule:
+        return PriceRule(int(params.phase), self.policy.family.code, params.theta, params.level)
 
     def _range(self, params: Params) -> tuple[float, float]:
         return self.policy.experiment_range() if params.phase is Phase.EXPLORE else self.policy.prices
@@ -337,10 +334,7 @@ class Device:
             return Propensity(np.full(n, 1.0 / (high - low)), np.zeros(n, dtype=np.bool_))
         given = Terms.of(None, policy.prices, n, cost=policy.cost) if terms is None else terms.before()
         value, discrete = np.empty(n), np.empty(n, dtype=np.bool_)
-        on_terms.propensities(
-            int(params.phase), policy.family.code, params.theta, params.level, z, price,
-            *given.within(self._range(params)), value, discrete,
-        )  # fmt: skip
+        on_terms.propensities(self._rule(params), z, price, given.within(self._range(params)), value, discrete)
         return Propensity(value, discrete)
 
     def report(

@@ -279,8 +279,7 @@ class BoundLoop(Loop):
         kernel.sell_block(
             int(policy.phase), policy.family.code, policy.ridge, plan.alpha, plan.floor, plan.arms, policy.cost,
             *policy.prices, customers.z[rows], rng.random((n, policy.uniforms)), *server.stages.arrays(),
-            customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
-            customers.uniforms[rows], prices, stages,
+            customers.demand(rows), prices, stages,
         )  # fmt: skip
         customers.buy(rows, prices)
         server.advance(n)

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from hushprice.arrays import Array
-from hushprice.demand import Family, Segments, Terms, fresh
+from hushprice.demand import Segments, Terms, fresh
+from hushprice.kernels.state import SimulatedDemand
 from hushprice.policies.base import Choices, Device, Params, Quotes, Server
 
 
@@ -21,13 +22,13 @@ class Customers(Protocol):
     """A block of simulated customers, as :class:`Loop` needs them (see ``hushprice.markets``)."""
 
     z: Array
-    a: Array
-    b: Array
-    uniforms: Array
     public: Choices
-    family: Family
     cost: Array | None  # unit cost of each, where they have their own
     segment: Segments | None  # number of the segment of each, where there are segments
+
+    def demand(self, rows: slice) -> SimulatedDemand:
+        """What the customers in ``rows`` would buy, for compiled loops."""
+        ...
 
     def buy(self, rows: slice, prices: Array) -> Array:
         """Outcomes of the customers in ``rows`` at these prices."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from hushprice.kernels import confidence as bounds_kernel
-from hushprice.kernels import quote as kernel
+from hushprice.kernels import phases
 
 _BOTH = "Earning and learning"
 
@@ -52,7 +51,7 @@ class Phase(IntEnum):
 
     # uniform over the range of experiments
     EXPLORE = (
-        kernel.EXPLORE,
+        phases.EXPLORE,
         "Trying prices",
         "Each customer gets a price drawn at random, to learn how demand depends on it.",
         "draws",
@@ -60,24 +59,24 @@ class Phase(IntEnum):
     )
     # the greedy price p*(theta, z)
     EXPLOIT = (
-        kernel.EXPLOIT,
+        phases.EXPLOIT,
         "Using what was learned",
         "Each customer gets the price that should earn most from them.",
         "certain",
     )
     # the greedy price plus or minus a deviation
     PERTURB = (
-        kernel.PERTURB,
+        phases.PERTURB,
         _BOTH,
         "Each customer gets the best known price, moved a little up or down by chance.",
         "draws",
         "experiments",
     )
     # the same price for everyone
-    FIXED = kernel.FIXED, "One price", "Everyone gets the same price.", "certain"
+    FIXED = phases.FIXED, "One price", "Everyone gets the same price.", "certain"
     # uniform over equispaced prices
     GRID = (
-        kernel.GRID,
+        phases.GRID,
         "Trying prices",
         "Each customer gets one of a few prices at random, to learn how demand depends on it.",
         "draws",
@@ -85,7 +84,7 @@ class Phase(IntEnum):
     )
     # the price of the largest upper confidence bound
     INDEX = (
-        bounds_kernel.INDEX,
+        phases.INDEX,
         _BOTH,
         "Each customer gets the price that could plausibly earn most.",
         "certain",
@@ -93,21 +92,21 @@ class Phase(IntEnum):
     )
     # the greedy price of a theta drawn around the estimate
     SAMPLE = (
-        bounds_kernel.SAMPLE,
+        phases.SAMPLE,
         _BOTH,
         "Each customer gets the best price under one plausible guess of demand.",
         "experiments",
     )
     # the greedy price of the luckiest of several theta of the confidence set
     SET = (
-        bounds_kernel.SET,
+        phases.SET,
         _BOTH,
         "Each customer gets the best price under the luckiest of several guesses.",
         "experiments",
     )
     # supCB's elimination of prices, stage by stage
     STAGES = (
-        bounds_kernel.STAGES,
+        phases.STAGES,
         _BOTH,
         "Prices that cannot be the best are ruled out, one after the other.",
         "experiments",

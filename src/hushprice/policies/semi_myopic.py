@@ -163,8 +163,7 @@ class MyopicLoop(Loop):
         kernel.perturb_block(
             policy.family.code, policy.ridge, *terms, policy.kappa, policy.every, policy.records_to_start,
             t, customers.z[rows], rng.random(n), *estimator.arrays(),
-            customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
-            customers.uniforms[rows], prices,
+            customers.demand(rows), prices,
         )  # fmt: skip
         customers.buy(rows, prices)
         self.server.advance(n)

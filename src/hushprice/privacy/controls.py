@@ -48,8 +48,7 @@ class NotClipped(Gaussian):
 
     def report_rows(self, g: Array, words: Words) -> Rows:
         rows = np.empty((len(g), self.width), dtype=np.int64)
-        *spec, _, step = self.spec
-        kernel.privatize_rows((*spec, np.inf, step), g, words, rows)
+        kernel.privatize_rows(self.spec._replace(clip=np.inf), g, words, rows)
         return rows
 
     def possible(self, rows: Rows) -> npt.NDArray[np.bool_]:

@@ -29,6 +29,7 @@ from hushprice.device.coin import WORD, fair_coin, odds
 from hushprice.errors import InvalidInput, positive_int
 from hushprice.kernels import report as kernel
 from hushprice.kernels.sgd import DIRECTIONS
+from hushprice.kernels.state import ReportSpec
 from hushprice.privacy.caps import LARGEST_PAIRS, best_cap, mean_product, top_products
 from hushprice.privacy.mechanism import Rows, VectorMechanism
 
@@ -67,13 +68,9 @@ class _Directions(VectorMechanism):
         return 2
 
     @property
-    def spec(self) -> tuple[int, int, int, np.uint64, float, float]:
+    def spec(self) -> ReportSpec:
         pairs, top = self.shape
-        return DIRECTIONS, pairs, top, np.uint64(self.coin), self.clip, 0.0
-
-    @property
-    def scale(self) -> float:
-        return self.length
+        return ReportSpec(DIRECTIONS, pairs, top, np.uint64(self.coin), self.clip, self.length)
 
     def squared_error(self, norm: float) -> float:
         """B^2 - |g|^2: every decoded report has length B and mean g."""

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from hushprice.arrays import Array
 from hushprice.errors import InvalidInput, finite, unknown
 from hushprice.kernels import sgd as kernel
+from hushprice.kernels.state import ReportSpec
 from hushprice.privacy.guarantee import Guarantee, Loss, gaussian_mu
 from hushprice.privacy.mechanism import Rows, VectorMechanism
 
@@ -101,8 +102,8 @@ class Gaussian(VectorMechanism):
         return self.sd / kernel.CELLS
 
     @property
-    def spec(self) -> tuple[int, int, int, np.uint64, float, float]:
-        return kernel.GRID, 1, 1, np.uint64(0), self.clip, self.scale
+    def spec(self) -> ReportSpec:
+        return ReportSpec(kernel.GRID, 1, 1, np.uint64(0), self.clip, self.scale)
 
     def squared_error(self, norm: float) -> float:
         """n (sd^2 + h^2 / 12), whatever g is."""

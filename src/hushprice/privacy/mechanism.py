@@ -15,6 +15,7 @@ from hushprice.arrays import Array, array
 from hushprice.errors import LARGEST_VALUE, InvalidInput, discreetly, finite, positive_int
 from hushprice.kernels import report as device_kernel
 from hushprice.kernels import sgd as server_kernel
+from hushprice.kernels.state import ReportSpec
 from hushprice.privacy.entropy import Entropy, Words, as_entropy
 from hushprice.privacy.guarantee import Guarantee, Loss, as_epsilon
 
@@ -219,18 +220,18 @@ class VectorMechanism(Mechanism):
 
     @property
     @abstractmethod
-    def spec(self) -> tuple[int, int, int, np.uint64, float, float]:
-        """What the compiled loops need to make a report: kind, pairs, top, coin, clip, step."""
+    def spec(self) -> ReportSpec:
+        """What the compiled loops need to make a report and to read one."""
 
     @property
-    @abstractmethod
     def scale(self) -> float:
-        """What they need to read one: the length of a direction, or the step of the grid."""
+        """The length of a decoded direction, or the step of the grid."""
+        return self.spec.scale
 
     @property
     def code(self) -> int:
         """The kind of report, for compiled loops."""
-        return self.spec[0]
+        return self.spec.kind
 
     def inputs(self, g: Any, *, many: bool) -> Array:
         wanted = f"rows of {self.dim} finite numbers" if many else f"{self.dim} finite numbers"

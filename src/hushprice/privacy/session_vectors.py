@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hushprice.demand import Family, Linear, Logistic, Poisson
-from hushprice.kernels import glm, quote
+from hushprice.kernels import glm, phases, quote
 from hushprice.kernels.report import report_rows
 from hushprice.privacy.directions import L2Ball, PrivUnit
 from hushprice.privacy.entropy import UnsafeSeed
@@ -19,7 +19,7 @@ from hushprice.privacy.gaussian import Gaussian
 from hushprice.privacy.mechanism import Mechanism, Report, VectorMechanism
 
 FAMILIES: tuple[Family, ...] = (Logistic(), Linear(), Poisson())
-PHASES = {"explore": quote.EXPLORE, "exploit": quote.EXPLOIT, "fixed": quote.FIXED}
+PHASES = {"explore": phases.EXPLORE, "exploit": phases.EXPLOIT, "fixed": phases.FIXED}
 LADDER = (1.25, 1.5, 2.0, 2.75, 3.0, 4.5)
 
 

@@ -34,9 +34,8 @@ class PrivateLoop(Loop):
         words = self.device.entropy.words(private * mechanism.words).reshape(private, mechanism.words)
         server.advance(n)
         kernel.experiments(
-            server.policy.family.code, server.rate, mechanism.spec, mechanism.scale, z, public, words,
-            customers.family.code, customers.family.scale, customers.a[rows], customers.b[rows],
-            customers.uniforms[rows], server.theta, server.t, prices,
+            server.policy.family.code, server.rate, mechanism.spec, z, public, words, customers.demand(rows),
+            server.theta, server.t, prices,
         )  # fmt: skip
         server.count(private)
         y = customers.buy(rows, prices)

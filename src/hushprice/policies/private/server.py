@@ -10,6 +10,7 @@ import numpy as np
 from hushprice.arrays import Array, array
 from hushprice.errors import LARGEST_VALUE, InvalidInput, SnapshotError
 from hushprice.kernels import sgd as kernel
+from hushprice.kernels.state import SGDRate
 from hushprice.policies.base import Params, Progress, Records, ReportsT, Server
 from hushprice.policies.phases import Phase
 from hushprice.policies.private.reports import MixedReports, PrivateReports
@@ -27,7 +28,7 @@ class SGDServer(Server[ReportsT]):
     def __init__(self, policy: EpisodesLDP) -> None:
         self.policy, self.mechanism = policy, policy.mechanism
         self.centre, self.radius = policy.ball
-        self.rate = (policy.zeta, *policy.price_scale, self.centre, self.radius)
+        self.rate = SGDRate(policy.zeta, *policy.price_scale, self.centre, self.radius)
         self.theta: Array = np.array(policy.start_at)
         self.t = 0  # private reports absorbed: the steps of SGD
         self.absorbed = 0  # reports absorbed in all

@@ -51,15 +51,14 @@ def document(learner: Learner) -> dict[str, Any]:
 
 def mechanism_document(mechanism: VectorMechanism) -> dict[str, Any]:
     """How reports are randomised."""
-    _, pairs, top, _, clip, _ = mechanism.spec
-    guarantee = mechanism.guarantee
+    spec, guarantee = mechanism.spec, mechanism.guarantee
     return {
         "name": mechanism.name,
         "epsilon": guarantee.epsilon,
         "delta": guarantee.delta,
-        "clip": clip,
+        "clip": spec.clip,
         "dim": mechanism.dim,
-        "pairs": pairs,
-        "top": top,
+        "pairs": spec.pairs,
+        "top": spec.top,
         "sd": float(getattr(mechanism, "sd", 0.0)),
     }
