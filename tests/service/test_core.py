@@ -22,7 +22,7 @@ from hushprice import policies
 from hushprice.checks.live import LiveLoop, run_batch, world_for
 from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.policies import Phase, PrivatePolicy, PrivateReports, snapshot
-from hushprice.policies.private.etc_ldp import MixedLDP
+from hushprice.policies.private.mixed import MixedLDP
 from hushprice.privacy import Report, UnsafeSeed
 from hushprice.service import (
     Conflict,

@@ -29,7 +29,7 @@ from hushprice.demand import Rules, as_family, family_from
 from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput, MissingOption, finite, positive_int, unknown
 from hushprice.files import read_toml
 from hushprice.policies import Policy, PrivatePolicy
-from hushprice.policies.private.etc_ldp import MixedLDP
+from hushprice.policies.private.mixed import MixedLDP
 from hushprice.service.core.events import MODES, Mode
 from hushprice.service.guardrails import NO_GUARDRAILS, Guardrails, Limits
 

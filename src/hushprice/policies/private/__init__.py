@@ -6,9 +6,9 @@ from hushprice.policies.private.etc_ldp import (
     ETCLDPApprox,
     ETCLDPApproxDoubling,
     ETCLDPDoubling,
-    ETCLDPMixed,
-    ETCLDPMixedDoubling,
 )
+from hushprice.policies.private.learner import Learner
+from hushprice.policies.private.mixed import ETCLDPMixed, ETCLDPMixedDoubling
 from hushprice.policies.private.reports import MixedReports, PrivateReports
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "ETCLDPDoubling",
     "ETCLDPMixed",
     "ETCLDPMixedDoubling",
+    "Learner",
     "MixedReports",
     "PrivatePolicy",
     "PrivateReports",

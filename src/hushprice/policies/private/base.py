@@ -21,21 +21,26 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from hushprice.arrays import Array, array
 from hushprice.demand import Rules
 from hushprice.errors import InvalidInput, finite, positive_int, price_range, unknown
-from hushprice.policies.base import Policy
-from hushprice.privacy import Guarantee, VectorMechanism
+from hushprice.policies.base import Policy, Server
+from hushprice.policies.loop import Loop
+from hushprice.privacy import Entropy, Guarantee, Ledger, VectorMechanism
 from hushprice.privacy.guarantee import as_epsilon
 from hushprice.privacy.mechanism import LARGEST_PRIVATE_DIM
 
+if TYPE_CHECKING:
+    from hushprice.policies.private.device import PrivateDevice
+    from hushprice.policies.private.learner import Learner
+    from hushprice.policies.private.schedules import Schedule
+
 Score = Literal["centred", "paper"]
 LARGEST_DERIVED_DEMAND = 1e4  # beyond it a clip bound would drown every report in noise
-USUAL_EXPERIMENTS = 10**6  # tau in C_g where the horizon is unknown: sqrt(log tau) hardly depends on it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +56,7 @@ class PrivatePolicy(Policy):
     """
 
     private: ClassVar[bool] = True
+    learner: ClassVar[Learner]  # how reports become an estimate
 
     epsilon: float
     z_max: float
@@ -117,10 +123,16 @@ class PrivatePolicy(Policy):
     def as_private(self) -> PrivatePolicy:
         return self
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """What one report gives away."""
-        return self.mechanism.guarantee
+    # -- schedule, mechanism and learner ------------------------------------------------------------------------------
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """When to explore."""
+        return self._schedule()
+
+    @abstractmethod
+    def _schedule(self) -> Schedule:
+        """The schedule, from the horizon or without one."""
 
     @cached_property
     def mechanism(self) -> VectorMechanism:
@@ -130,6 +142,36 @@ class PrivatePolicy(Policy):
     @abstractmethod
     def _mechanism(self) -> VectorMechanism:
         """The mechanism, from the guarantee, ``clip`` and 2 d."""
+
+    def server(self) -> Server[Any]:
+        return self.learner.server(self)
+
+    def device(self, entropy: Entropy | None = None, *, ledger: Ledger | None = None) -> PrivateDevice:
+        """The device half; with a ``ledger``, one that stops reporting when the customer's budget is spent."""
+        return self.learner.device(self, entropy, ledger=ledger)
+
+    def loop(self, entropy: Entropy | None = None) -> Loop:
+        return self.learner.loop(self.device(entropy), self.server())
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What one report gives away."""
+        return self.mechanism.guarantee
+
+    @property
+    def restarts(self) -> bool:
+        """Whether the estimate starts afresh with each episode."""
+        return self.schedule.restarts
+
+    def episode(self, q: int) -> tuple[int, int]:
+        """(rounds that explore at least, rounds) of episode q."""
+        return self.schedule.episode(q)
+
+    def experiments(self, q: int, share: float) -> int:
+        """Rounds that episode q explores, once the share of public customers is known."""
+        return self.schedule.experiments(q, share)
+
+    # -- what is derived from the configuration -----------------------------------------------------------------------
 
     @property
     def price_scale(self) -> tuple[float, float]:
@@ -144,15 +186,12 @@ class PrivatePolicy(Policy):
         return factor * max(abs(p - shift) for p in self.experiment_range())
 
     @property
-    def experiments_expected(self) -> int:
-        """tau in C_g."""
-        return USUAL_EXPERIMENTS
-
-    @property
     def clip(self) -> float:
-        """C_g, the bound on the length of a score; derived, never passed in."""
+        """The bound on the length of what is reported about: the learner's, or C_g; derived, never passed in."""
+        if self.learner.clip is not None:
+            return self.learner.clip
         longest = self.z_max * math.sqrt(1.0 + self._steepest**2)
-        return longest * self.family.residual_bound(self.largest_demand, self.experiments_expected)
+        return longest * self.family.residual_bound(self.largest_demand, self.schedule.expected)
 
     @property
     def largest_demand(self) -> float:

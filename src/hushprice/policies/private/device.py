@@ -12,11 +12,11 @@ from hushprice.demand import Terms
 from hushprice.errors import LARGEST_VALUE, InvalidInput, discreetly, positive_int
 from hushprice.kernels import report as kernel
 from hushprice.policies.base import Choices, Device, Params, Propensity, Quotes, Records, Reports, Stages
-from hushprice.policies.phases import Phase
 from hushprice.policies.private.base import PrivatePolicy
 from hushprice.policies.private.reports import MixedReports, PrivateReports
 from hushprice.privacy import Entropy, Ledger
-from hushprice.privacy.entropy import as_entropy
+from hushprice.privacy.entropy import Words, as_entropy
+from hushprice.privacy.mechanism import Rows
 
 
 class PrivateDevice(Device):
@@ -40,18 +40,23 @@ class PrivateDevice(Device):
 
     def _privatized(self, params: Params, z: Array, price: Array, y: Array, stage: Stages) -> PrivateReports:
         """Randomised reports of sales that :meth:`_sales` let pass."""
-        policy, mechanism, theta = self.policy, self.policy.mechanism, self._theta(params)
+        mechanism, theta = self.policy.mechanism, self._theta(params)
         n, episode = len(z), positive_int("stage", stage)
         if self.ledger is not None:
             for _ in range(n):
                 self.ledger.spend(mechanism)
         words = self.entropy.words(n * mechanism.words).reshape(n, mechanism.words)
-        rows = np.zeros((n, mechanism.width), dtype=np.int64)
+        return PrivateReports(self.randomised(theta, z, price, y, words), episode)
+
+    def randomised(self, theta: Array, z: Array, price: Array, y: Array, words: Words) -> Rows:
+        """Reports of the scores at theta, one per row. A learner that asks for something else overrides this."""
+        policy, mechanism = self.policy, self.policy.mechanism
+        rows = np.zeros((len(z), mechanism.width), dtype=np.int64)
         kernel.report_rows(policy.family.code, theta, z, price, y, *policy.price_scale, mechanism.spec, words, rows)
-        return PrivateReports(rows, episode)
+        return rows
 
     def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None = None) -> Quotes:
-        if params.phase not in (Phase.EXPLORE, Phase.EXPLOIT):
+        if params.phase not in self.policy.learner.phases:
             raise InvalidInput("A private device experiments or takes the best price; this phase is another policy's.")
         return super().quote(replace(params, theta=self._theta(params)), self._contexts(z), rng, terms)
 

@@ -1,4 +1,4 @@
-"""Simulated customers of a private policy: experiments in a compiled loop over the steps of both halves."""
+"""Simulated customers of a policy that learns by SGD: experiments in a compiled loop over the steps of both halves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hushprice.policies.private.device import PrivateDevice
 from hushprice.policies.private.server import MixedServer, SGDServer
 
 
-class PrivateLoop(Loop):
+class SGDLoop(Loop):
     """A block of customers at a time: quote, sell, report, absorb."""
 
     device: PrivateDevice
@@ -52,7 +52,7 @@ class PrivateLoop(Loop):
         raise AssertionError("a policy without public customers has no raw records")
 
 
-class MixedLoop(PrivateLoop):
+class MixedLoop(SGDLoop):
     """The same where customers choose."""
 
     server: MixedServer

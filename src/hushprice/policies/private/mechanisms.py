@@ -1,0 +1,30 @@
+"""How the epsilon-LDP policies randomise scores: by L2Ball or PrivUnit. (ETCLDPApprox takes ``privacy.Gaussian``.)"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from hushprice.errors import InvalidInput
+from hushprice.privacy import L2Ball, PrivUnit, VectorMechanism
+
+PureMechanism = Literal["l2-ball", "privunit"]
+
+
+def as_pure(noise: PureMechanism) -> PureMechanism:
+    """The option ``noise`` of the epsilon-LDP policies."""
+    if not isinstance(noise, str) or noise not in get_args(PureMechanism):
+        raise InvalidInput(
+            f"noise must be one of {', '.join(get_args(PureMechanism))}, got {noise!r}. For Gaussian noise "
+            f"take ETCLDPApprox."
+        )
+    return noise
+
+
+def pure(noise: PureMechanism, *, epsilon: float, clip: float, dim: int) -> VectorMechanism:
+    """The epsilon-LDP mechanism of that name: L2Ball, as in the paper, or PrivUnit, which has less noise.
+
+    >>> pure("privunit", epsilon=1.0, clip=2.0, dim=4).name
+    'privunit'
+    """
+    kind = PrivUnit if noise == "privunit" else L2Ball
+    return kind(epsilon=epsilon, clip=clip, dim=dim)

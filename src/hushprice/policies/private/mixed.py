@@ -1,0 +1,84 @@
+"""ETC-LDP-Mixed (the paper's Algorithm 5): some customers agree to send raw records.
+
+ETC-LDP-Mixed   sqrt(d T) rounds find the share p of public customers, then on to
+                tau = ceil(2 sqrt(d T) log(T) / sqrt(p + (1 - p) r)), r = min(1, epsilon^2 / d) the worth of a private
+                customer; then one pass of plain SGD over the public records, step k of size 1 / (zeta (n r + k)) after
+                n private ones
+...Doubling     episodes of length E = 2^q, tau_q = 1/sqrt(2) times the above at T = E
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hushprice.errors import positive_int
+from hushprice.policies.private.base import PrivatePolicy
+from hushprice.policies.private.device import MixedDevice
+from hushprice.policies.private.learner import Learner
+from hushprice.policies.private.loop import MixedLoop
+from hushprice.policies.private.mechanisms import PureMechanism, as_pure, pure
+from hushprice.policies.private.schedules import MixedDoubling, MixedOnce, Schedule, as_restart
+from hushprice.policies.private.server import MixedServer
+from hushprice.privacy import VectorMechanism
+
+MIXED_SGD = Learner(server=MixedServer, device=MixedDevice, loop=MixedLoop)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedLDP(PrivatePolicy):
+    """What both have: the choice to be public comes with each customer."""
+
+    not_served: ClassVar[str] = "it would keep the raw records of those who agree. Take etc-ldp or etc-ldp-doubling."
+    learner: ClassVar[Learner] = MIXED_SGD
+
+    noise: PureMechanism = "l2-ball"
+
+    def __post_init__(self) -> None:
+        self._set("noise", as_pure(self.noise))
+        super().__post_init__()
+
+    @property
+    def worth(self) -> float:
+        """What a private customer is worth, in public ones: epsilon^2 / d, and never more than 1."""
+        return min(1.0, self.epsilon**2 / self.dim)
+
+    def _mechanism(self) -> VectorMechanism:
+        return pure(self.noise, epsilon=self.epsilon, clip=self.clip, dim=2 * self.dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ETCLDPMixed(MixedLDP):
+    """ETC-LDP where some customers are public: shorter experiments the more of them there are.
+
+    >>> policy = ETCLDPMixed(family="logistic", dim=4, prices=(0, 3), horizon=100_000, epsilon=1.0, z_max=2.0)
+    >>> policy.episode(1)[0], policy.experiments(1, 0.0), policy.experiments(1, 0.1)
+    (633, 29126, 25545)
+    """
+
+    name: ClassVar[str] = "etc-ldp-mixed"
+
+    horizon: int
+
+    def __post_init__(self) -> None:
+        self._set("horizon", positive_int("horizon", self.horizon))
+        super().__post_init__()
+
+    def _schedule(self) -> Schedule:
+        return MixedOnce(dim=self.dim, worth=self.worth, horizon=self.horizon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ETCLDPMixedDoubling(MixedLDP):
+    """ETC-LDP-Mixed in episodes of doubling length; the share of public customers is that of all so far."""
+
+    name: ClassVar[str] = "etc-ldp-mixed-doubling"
+
+    restart: bool = False
+
+    def __post_init__(self) -> None:
+        self._set("restart", as_restart(self.restart))
+        super().__post_init__()
+
+    def _schedule(self) -> Schedule:
+        return MixedDoubling(dim=self.dim, worth=self.worth, restart=self.restart)

@@ -1,0 +1,25 @@
+"""Projected SGD over decoded reports: theta = Pi_Theta(theta + w / (zeta t)) with the t-th of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hushprice.kernels import sgd as kernel
+from hushprice.kernels.state import SGDRate
+from hushprice.policies.base import ReportsT
+from hushprice.policies.private.server.base import ScheduledServer
+
+if TYPE_CHECKING:
+    from hushprice.policies.private.base import PrivatePolicy
+    from hushprice.privacy.mechanism import Rows
+
+
+class SGDServer(ScheduledServer[ReportsT]):
+    """Takes one step per report, of size 1 / (zeta t)."""
+
+    def __init__(self, policy: PrivatePolicy) -> None:
+        super().__init__(policy)
+        self.rate = SGDRate(policy.zeta, *policy.price_scale, *policy.ball)
+
+    def learn(self, rows: Rows) -> None:
+        kernel.absorb_rows(self.mechanism.code, self.mechanism.scale, rows, self.t, self.rate, self.theta)
