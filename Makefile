@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+NPM := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/npm
 KERNELS := $(wildcard src/hushprice/kernels/*.py)
 
 .PHONY: help demo test paper lint bench clean
@@ -18,18 +19,19 @@ paper: .venv/.base .venv/.kernels  ## the paper's figures and tables, quickly: a
 	$(BIN)/hushprice paper run all --scale quick
 	$(BIN)/hushprice paper report --scale quick
 
-lint: .venv/.dev  ## style, types, layers and house rules
+lint: .venv/.dev node_modules/.installed  ## style, types, layers and house rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.house_rules
+	$(NPM) run --silent lint
 
 bench: .venv/.bench .venv/.kernels  ## speeds, peers, and the regrets of docs/measurements.md (an hour or more on two cores)
 	$(BIN)/python -m benchmarks all
 
 clean:  ## forget everything that was set up
-	rm -rf .venv
+	rm -rf .venv node_modules
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hushprice needs Python 3.11 or newer, this is " + sys.version.split()[0])'
@@ -41,6 +43,11 @@ clean:  ## forget everything that was set up
 
 .venv/.dev: .venv/.base
 	$(PIP) --editable '.[dev]'
+	@touch $@
+
+# The tools for the JavaScript; Node and npm themselves are Python packages among those of .venv/.dev.
+node_modules/.installed: package.json package-lock.json .npmrc | .venv/.dev
+	$(NPM) ci --loglevel=error
 	@touch $@
 
 .venv/.bench: .venv/.base

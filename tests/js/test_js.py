@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
 import struct
-import subprocess
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -26,33 +22,11 @@ from hushprice.privacy.device_vectors import device_vectors
 from hushprice.privacy.directions import fair_coin
 from hushprice.privacy.mechanism import Report, VectorMechanism
 from hushprice.version import __version__
-from tests.support.paths import ROOT
+from tests.support.node import DEVICE, JS_TESTS, run_node
 
-TESTS = ROOT / "tests" / "js"
-DEVICE = ROOT / "src" / "hushprice" / "service" / "static" / "device"
 CODES = {"linear": glm.LINEAR, "logistic": glm.LOGISTIC, "poisson": glm.POISSON}
 PHASES = {"explore": phases.EXPLORE, "exploit": phases.EXPLOIT, "fixed": phases.FIXED}
 Case = tuple[Any, Any]  # a question and the kernels' answer
-
-
-@cache
-def node() -> str:
-    """Node as it is installed, or the one that comes with playwright: the tests are never skipped for want of it."""
-    found = shutil.which("node")
-    if found is not None:
-        version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
-        if int(version.strip().lstrip("v").split(".")[0]) >= 18:
-            return found
-    from playwright._impl._driver import compute_driver_executable
-
-    return str(compute_driver_executable()[0])
-
-
-def run(*arguments: str | Path) -> str:
-    """What a script prints; its errors are this test's."""
-    done = subprocess.run([node(), *map(str, arguments)], capture_output=True, text=True, timeout=120, cwd=TESTS)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return done.stdout
 
 
 def told(value: Any) -> Any:
@@ -73,9 +47,9 @@ def heard(text: str) -> float:
 
 
 def test_own_tests() -> None:
-    files = sorted(TESTS.glob("*.test.js"))
+    files = sorted(JS_TESTS.glob("*.test.js"))
     assert len(files) >= 4
-    text = run("--test", "--test-reporter=tap", *files)
+    text = run_node("--test", "--test-reporter=tap", *files)
     counts = dict(re.findall(r"^# (tests|pass|fail|skipped|todo) (\d+)$", text, re.MULTILINE))
     assert int(counts["pass"]) == int(counts["tests"]) >= 90
     assert counts["fail"] == counts["skipped"] == counts["todo"] == "0"
@@ -90,15 +64,17 @@ def test_package() -> None:
     assert f'export const VERSION = "{__version__}";' in (DEVICE / "index.js").read_text()
 
 
-def test_types_name_everything() -> None:
-    """Whatever the module exports has a type, and nothing else has."""
-    names = json.loads(run("--input-type=module", "-e", f"""
-        import * as all from {json.dumps((DEVICE / "index.js").as_uri())};
-        console.log(JSON.stringify(Object.keys(all)));
-    """))  # fmt: skip
-    types = (DEVICE / "index.d.ts").read_text()
-    typed = re.findall(r"^export (?:declare )?(?:const|class|function) (\w+)", types, re.MULTILINE)
-    assert sorted(names) == sorted(typed)
+def test_declarations_name_everything() -> None:
+    """Whatever the module exports is declared, methods included, and nothing else is."""
+    exported = json.loads(run_node("tools/exports.mjs"))
+    text = (DEVICE / "index.d.ts").read_text()
+    names = re.findall(r"^export declare (?:const|class|function) (\w+)", text, re.MULTILINE)
+    assert sorted(names) == sorted(exported)
+    for name, members in exported.items():
+        body = re.search(rf"^export declare class {name} [^\n]*{{\n(.*?)^}}", text, re.MULTILINE | re.DOTALL)
+        declared = re.findall(r"^  (?:static |readonly )*(\w+)[(:]", body[1] if body else "", re.MULTILINE)
+        methods = re.findall(r"^  (?:static )?(\w+)\(", body[1] if body else "", re.MULTILINE)
+        assert {*methods} - {"constructor"} <= {*members} <= {*declared}, name
 
 
 def test_modules_import_only_one_another() -> None:
@@ -322,7 +298,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[Case
     cases = {name: make(rng) for name, make in MAKERS.items()}
     file = tmp_path_factory.mktemp("js") / "questions.json"
     file.write_text(json.dumps({name: told([q for q, _ in some]) for name, some in cases.items()}))
-    answers = json.loads(run("tools/answers.mjs", file))
+    answers = json.loads(run_node("tools/answers.mjs", file))
     return {name: (some, answers[name]) for name, some in cases.items()}
 
 

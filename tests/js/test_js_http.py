@@ -22,7 +22,7 @@ from hushprice.device import Answer, Device, HttpTransport, Ledger, Promise, Uns
 from hushprice.service import Definition, Service, Store
 from hushprice.service.http.app import create_app
 from hushprice.service.settings import Settings, StartKey
-from tests.js.test_js import run
+from tests.support.node import run_node
 
 KEYS = {"device": "hp_device_for_tests_only", "admin": "hp_admin_for_tests_only"}
 FEATURES = [
@@ -106,7 +106,7 @@ def in_javascript(
     file = folder / f"{product}.json"
     given = {"url": url, "key": KEYS["device"], "product": product, "promise": PROMISE, "budget": BUDGET}
     file.write_text(json.dumps(given | {"seed": seed, "lose": lose, "customers": customers}))
-    found: dict[str, Any] = json.loads(run("tools/shopper.mjs", file))
+    found: dict[str, Any] = json.loads(run_node("tools/shopper.mjs", file))
     return found
 
 

@@ -56,11 +56,12 @@ export function begin(summary, customer, changed) {
       return el("div", { class: "slider" }, el("span", {}, name), output, input);
     }),
   );
-  if (!free.length)
+  if (!free.length) {
     fill(
       $("sliders"),
       el("p", { class: "soft" }, "All customers are alike here: this product has no features that vary."),
     );
+  }
 }
 
 /** What the service says of the product. */
@@ -357,7 +358,7 @@ function showActual() {
     `The last ${whole(told.n)} customers with an outcome, experiments included, and what the model expects of the same ones at the baseline, ${cash(seen.baseline)}. Bars hold in roughly 95 of 100 cases.`,
   );
   const rows = [{ name: "Earned per customer", value: told.mean, low: told.low, high: told.high, tone: "best" }];
-  if (told.baseline)
+  if (told.baseline) {
     rows.push({
       name: "At the baseline",
       value: told.baseline.mean,
@@ -365,6 +366,7 @@ function showActual() {
       high: told.baseline.high,
       tone: "base",
     });
+  }
   charts.ranges.show(rows, cash);
   say($("earned-verdict"), told.more ? verdict(told.more, "Customers brought", "each", "roughly ") : told.words);
 }

@@ -19,8 +19,9 @@ let numbered = 0;
 
 function draw(tag, attributes = {}, ...children) {
   const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes))
+  for (const [name, value] of Object.entries(attributes)) {
     if (value !== undefined) made.setAttribute(name, String(value));
+  }
   made.append(...children);
   return made;
 }
@@ -128,7 +129,7 @@ export class Chart {
       const values = [...points.map((p) => p[1]), ...bands.flatMap((b) => b.points.flatMap((p) => [p[1], p[2]]))];
       const lines = (this.#spec.levels ?? []).map((level) => level.y);
       let low = Math.min(...values, ...lines);
-      let high = Math.max(...values, ...lines);
+      const high = Math.max(...values, ...lines);
       if (y.zero && low > 0) low = 0;
       const air = 0.06 * (high - low || Math.abs(high) || 1);
       up = [y.zero && low === 0 ? 0 : low - air, high + air];
@@ -180,7 +181,7 @@ export class Chart {
   }
 
   #axes(rows, rowText) {
-    const { sx, sy, across, left, right, top, bottom, width, tall } = this.scale;
+    const { sx, sy, across, left, right, bottom, width, tall } = this.scale;
     const { x, y } = this.#spec;
     const axes = draw("g", { class: "chart-axes", "aria-hidden": "true" });
     for (const value of rows.values) {
@@ -361,9 +362,11 @@ export class Chart {
     const at = sx(x + (bar ? bar.thickness / 2 : 0));
     const rows = this.#rows(x);
     fill(this.cross, draw("line", { x1: at, x2: at, y1: top, y2: tall - bottom }));
-    if (!bar)
-      for (const row of rows)
+    if (!bar) {
+      for (const row of rows) {
         this.cross.append(draw("circle", { class: `tone-${row.tone}`, cx: sx(row.x), cy: sy(row.y), r: 4 }));
+      }
+    }
     const lines = rows.map((row) =>
       el("span", { class: `key tone-${row.tone}` }, row.name ? `${row.name}: ${row.text}` : row.text),
     );

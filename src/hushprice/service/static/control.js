@@ -63,8 +63,9 @@ export class Control {
   /** The product has changed. */
   show() {
     const { mode } = this.#now().seen;
-    for (const button of $("modes").querySelectorAll("button"))
+    for (const button of $("modes").querySelectorAll("button")) {
       button.setAttribute("aria-pressed", button.dataset.mode === mode);
+    }
   }
 
   #fillRails() {
@@ -135,8 +136,9 @@ export class Control {
       .split(/[,;\s]+/)
       .filter(Boolean)
       .map(Number);
-    if (ladder.some(Number.isNaN))
+    if (ladder.some(Number.isNaN)) {
       return this.#answer("The prices must be numbers with commas between them, as in 1.99, 2.49.", false);
+    }
     const step = this.#now().seen.kind === "private" ? null : number("largest_step");
     return this.#change(
       "guardrails",
@@ -159,8 +161,9 @@ export class Control {
     const sure = $("sure");
     sure.returnValue = "no";
     sure.onclose = () => {
-      if (sure.returnValue === "yes")
+      if (sure.returnValue === "yes") {
         this.#change("rollback", { version: number }, `What is known is again that of ${name}.`);
+      }
     };
     sure.showModal();
   }

@@ -81,13 +81,14 @@ async function choose(name) {
   });
   params = await device.params();
   features = params.document.features.map((f) => ({ ...f, chosen: f.value ?? (f.low + f.high) / 2 }));
-  if (!features.length)
+  if (!features.length) {
     features = Array.from({ length: params.document.dim }, (_, k) => ({
       name: `feature ${k + 1}`,
       low: -1,
       high: 1,
       chosen: 0,
     }));
+  }
   $("counter").hidden = $("panels").hidden = false;
   showSliders();
   showPromise();
@@ -282,9 +283,9 @@ function sent(bytes, { method, url, headers }) {
   const shown = { ...headers, Authorization: `Bearer ${config.key.split("_").slice(0, 2).join("_")}_${MASKED}` };
   const request = { method, url, headers: shown, text, size: bytes.length, at: Date.now(), times: 1 };
   const before = wire[0];
-  if (before && method === "GET" && before.method === "GET" && before.url === url)
+  if (before && method === "GET" && before.method === "GET" && before.url === url) {
     wire[0] = { ...request, times: before.times + 1 };
-  else wire.unshift(request);
+  } else wire.unshift(request);
   wire.length = Math.min(wire.length, SHOWN);
   fill($("wire"), ...wire.map(line));
 }
@@ -344,8 +345,9 @@ async function greedy() {
 
 /** Another customer on the same screen: a new budget, a new promise. */
 async function another() {
-  for (const name of Object.keys(sessionStorage))
+  for (const name of Object.keys(sessionStorage)) {
     if (/^hushprice[:-]/.test(name) && name !== "hushprice-key") sessionStorage.removeItem(name);
+  }
   say($("thanks"), "");
   say($("refused"), "");
   await choose(product);

@@ -266,6 +266,8 @@ export function omega(x) {
 }
 
 // Wichura, "Algorithm AS 241: the percentage points of the normal distribution" (1988), PPND16: highest power first.
+// The digits are those published, more than a double holds.
+/* eslint-disable no-loss-of-precision */
 // prettier-ignore
 const CENTRE = [
   [2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
@@ -287,6 +289,7 @@ const TAIL = [
   [2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
     1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0],
 ];
+/* eslint-enable no-loss-of-precision */
 
 function polynomial(r, c) {
   return ((((((c[0] * r + c[1]) * r + c[2]) * r + c[3]) * r + c[4]) * r + c[5]) * r + c[6]) * r + c[7];

@@ -69,15 +69,15 @@ function readMechanism(x, dim, promise) {
   const pairs = whole(x.pairs, "number of pairs", 1, most);
   demand(pairs * dim <= MOST_WORK, `${pairs} pairs of ${dim} numbers are too much: ${MOST_WORK} at most.`);
   const top = whole(x.top, "number of best directions", 1, pairs);
-  const checked = { name: x.name, epsilon, delta, clip, dim, pairs, top, coin: 0n, sd: 0 };
+  const mechanism = { name: x.name, epsilon, delta, clip, dim, pairs, top, coin: 0n, sd: 0 };
   if (x.name === "gaussian") {
-    checked.sd = number(x.sd, "standard deviation", Number.MIN_VALUE, Number.MAX_VALUE);
-    demand(lossDelta(lossOf(checked), epsilon) <= delta, "The published noise is too small for epsilon and delta.");
+    mechanism.sd = number(x.sd, "standard deviation", Number.MIN_VALUE, Number.MAX_VALUE);
+    demand(lossDelta(lossOf(mechanism), epsilon) <= delta, "The published noise is too small for epsilon and delta.");
   } else {
     demand(delta === 0 && x.sd === 0, `The published delta and sd are none of ${x.name}'s.`);
-    checked.coin = fairCoin(epsilon, top, 2 * pairs - top);
+    mechanism.coin = fairCoin(epsilon, top, 2 * pairs - top);
   }
-  return Object.freeze(checked);
+  return Object.freeze(mechanism);
 }
 
 /** A point of Theta, the ball of a centre and a radius, but for rounding. */
