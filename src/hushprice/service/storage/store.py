@@ -24,7 +24,7 @@ from hushprice.service.core.events import CHANGES, Event, decode, encode
 from hushprice.service.core.size_limits import fits
 from hushprice.service.definition import Definition
 from hushprice.service.errors import Conflict, Unavailable
-from hushprice.service.storage.database import begin, database_url, durable, note, ring, translated
+from hushprice.service.storage.database import begin, database_url, durable, note_return, ping_idle, translated
 from hushprice.service.storage.schema import (
     ADD,
     ADD_MANY,
@@ -95,8 +95,8 @@ class Store:
             sa.event.listen(self.engine, "connect", durable)
             sa.event.listen(self.engine, "begin", begin)
         else:
-            sa.event.listen(self.engine, "checkout", ring)
-            sa.event.listen(self.engine, "checkin", note)
+            sa.event.listen(self.engine, "checkout", ping_idle)
+            sa.event.listen(self.engine, "checkin", note_return)
         self._file = Path(str(self.url.database)).absolute() if self.sqlite else None
         self._inode: tuple[int, int] | None = None  # of the file that was opened
         self._opening = True
