@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,20 @@ from hushprice.errors import LARGEST_VALUE, InvalidInput
 from hushprice.policies import Params, Phase
 from hushprice.service.core.events import fingerprint
 from hushprice.service.definition import Definition
-from hushprice.service.writer.messages import OfferRequest
 
 if TYPE_CHECKING:
     from hushprice.service.core.learner import Learner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferRequest:
+    """A customer of a plain product who asks for a price. ``price`` is the shop's own, in shadow mode."""
+
+    context: Sequence[float] | Mapping[str, float]
+    id: str | None = None
+    segment: str | None = None
+    cost: float | None = None
+    price: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from hushprice.service.core.events import Event
 from hushprice.service.core.learner import Learner
 from hushprice.service.definition import Definition
 from hushprice.service.guardrails import Guardrails
-from hushprice.service.writer.messages import OfferRequest
 
 MOST = 100  # customers
 FEATURES = 20
@@ -76,7 +75,7 @@ def _sell(learner: Learner, rng: np.random.Generator) -> None:
     context = [_middle(feature.value, feature.low, feature.high) for feature in definition.features]
     rules = definition.policy.rules
     segment = rules.segments[0] if rules is not None and rules.segments else None
-    request = OfferRequest(context=context or [0.5] * definition.dim, segment=segment)
+    request = offers.OfferRequest(context=context or [0.5] * definition.dim, segment=segment)
     _log(learner, "offer", f"o:{name}", learner.quote(offers.prepare(definition, request), rng))
     _log(learner, "outcome", f"y:{name}", {"y": 1.0})
 

@@ -24,7 +24,7 @@ from hushprice.service.core.report_rows import report_rows
 from hushprice.service.definition import Definition
 from hushprice.service.errors import Conflict, NotFound, about
 from hushprice.service.guardrails import Guardrails, Limits
-from hushprice.service.writer.messages import Accepted, OfferAnswer, OfferRequest, OutcomeItem, Reported
+from hushprice.service.writer.messages import Accepted, OfferAnswer, OutcomeItem, Reported
 from hushprice.service.writer.transaction import ProductTransaction
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Offer(Command[OfferAnswer]):
 
     asked: offers.Asked
 
-    def __init__(self, name: str, request: OfferRequest, rng: np.random.Generator) -> None:
+    def __init__(self, name: str, request: offers.OfferRequest, rng: np.random.Generator) -> None:
         super().__init__(name)
         self.request, self.id = request, uuid4().hex if request.id is None else request.id
         self.rng = rng

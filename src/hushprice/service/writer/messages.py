@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -36,17 +36,6 @@ class ReportItem:
             raise InvalidInput("The version of a report must be that of the parameters it was made against.")
         made = None if self.report is None else plain_report(self.report)
         return {"id": report_id(self.id), "version": self.version, "report": made}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferRequest:
-    """A customer of a plain product who asks for a price. ``price`` is the shop's own, in shadow mode."""
-
-    context: Sequence[float] | Mapping[str, float]
-    id: str | None = None
-    segment: str | None = None
-    cost: float | None = None
-    price: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

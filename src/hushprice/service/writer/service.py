@@ -22,6 +22,7 @@ import numpy as np
 from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.service.core.events import Mode
 from hushprice.service.core.learner import Learner
+from hushprice.service.core.offers import OfferRequest
 from hushprice.service.core.warmup import warm_up
 from hushprice.service.definition import Definition
 from hushprice.service.errors import DamagedLog, Failed, LogRewound, NotFound, Rejected, Unavailable
@@ -45,7 +46,6 @@ from hushprice.service.writer.commands import (
 from hushprice.service.writer.messages import (
     Accepted,
     OfferAnswer,
-    OfferRequest,
     OutcomeItem,
     Reported,
     ReportItem,

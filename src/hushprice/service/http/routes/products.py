@@ -9,7 +9,6 @@ from typing import Any
 
 from starlette.responses import Response, StreamingResponse
 
-from hushprice.policies import PrivatePolicy
 from hushprice.service.core.events import Event
 from hushprice.service.core.learner import Learner
 from hushprice.service.dashboard.bands import Facts
@@ -60,8 +59,8 @@ def _kind(view: View) -> str:
 
 def guarantee(view: View) -> str:
     """What customers are promised, in words."""
-    policy = view.definition.policy
-    if isinstance(policy, PrivatePolicy):
+    policy = view.definition.policy.as_private()
+    if policy is not None:
         return f"{policy.guarantee}. Contexts, prices and sales never reach this server."
     return "None: contexts, prices and outcomes are kept in the log as they are."
 

@@ -6,6 +6,7 @@ from typing import NamedTuple, cast
 
 from starlette.responses import Response
 
+from hushprice.service.core.offers import OfferRequest
 from hushprice.service.http.endpoint import PRODUCT, Call, Endpoint
 from hushprice.service.http.request_bodies import (
     OfferBody,
@@ -28,7 +29,7 @@ from hushprice.service.http.responses import (
     ready,
 )
 from hushprice.service.http.routes.pages import matches
-from hushprice.service.writer.messages import OfferRequest, OutcomeItem, Reported, View
+from hushprice.service.writer.messages import OutcomeItem, Reported, View
 
 
 class Document(NamedTuple):
