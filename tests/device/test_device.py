@@ -271,7 +271,7 @@ def test_a_device_is_light() -> None:
     code = (
         "import sys, time; import hushprice.device\n"
         "took = time.process_time()\n"
-        "heavy = {'numpy', 'numba', 'scipy', 'pyarrow', 'matplotlib', 'fastapi', 'sqlalchemy', 'pandas'}\n"
+        "heavy = {'numpy', 'numba', 'scipy', 'pyarrow', 'matplotlib', 'starlette', 'msgspec', 'sqlalchemy', 'pandas'}\n"
         "heavy &= set(sys.modules)\n"
         "print(sorted(heavy), took)"
     )

@@ -141,7 +141,7 @@ class TestConnections:
             await asyncio.sleep(60.0)
 
         with pytest.raises(Problem) as refused:
-            asyncio.run(limits.read_body({"headers": []}, receive, 1_000, seconds=0.05))
+            asyncio.run(limits.receive_body({"headers": []}, receive, 1_000, seconds=0.05))
         assert (refused.value.status, refused.value.code) == (408, "too_slow")
 
 
@@ -176,7 +176,7 @@ class TestSilence:
         self._failing(monkeypatch)
         app = create_app(Service(Store.open(settings(tmp_path).database)), settings(tmp_path))
         stream = io.StringIO()
-        app.state.parts.log._stream, app.state.parts.log.form = stream, "json"
+        app.state.context.log._stream, app.state.context.log.form = stream, "json"
 
         async def start() -> None:
             async with app.router.lifespan_context(app):
@@ -184,7 +184,7 @@ class TestSilence:
 
         with pytest.raises(NotStarted) as failed:
             asyncio.run(start())
-        app.state.parts.service.stop()
+        app.state.context.service.stop()
         assert self.SECRET not in "".join(traceback.format_exception(failed.value))
         assert json.loads(stream.getvalue())["event"] == "not_started"
         assert self.SECRET not in stream.getvalue()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import numpy as np
 import pytest
 import typer
@@ -32,11 +33,12 @@ from hushprice.errors import InvalidInput
 from hushprice.service import Definition
 from hushprice.service.demo.products import COFFEE
 from hushprice.service.errors import Unavailable
-from hushprice.service.http import responses as answers
 from hushprice.service.http import server as run
 from hushprice.service.http.access_log import Log
 from hushprice.service.http.app import create_app
+from hushprice.service.http.bodies import answers
 from hushprice.service.http.rate_limits import Rates
+from hushprice.service.http.responses import Problem
 from hushprice.service.http.routes import admin as routes_admin
 from hushprice.service.http.routes import products as routes_look
 from hushprice.service.http.server import TOY, check_workers, prepare
@@ -64,9 +66,9 @@ class Shop:
         self.settings = Settings(database=self.url, keys=keys, **given)
         self.service.start()
         self.app = create_app(self.service, self.settings)
-        self.parts = self.app.state.parts
+        self.context = self.app.state.context
         self.logged = io.StringIO()
-        self.parts.log._stream = self.logged
+        self.context.log._stream = self.logged
         self.loop = asyncio.new_event_loop()
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://shop.test")
 
@@ -84,7 +86,7 @@ class Shop:
         return found["seq"], found["digest"]
 
     def log(self) -> str:
-        self.parts.log.flush()
+        self.context.log.flush()
         return self.logged.getvalue()
 
     def close(self) -> None:
@@ -187,17 +189,17 @@ class TestRoles:
         key = other.add_key("elsewhere", "seller", hash_of("a-secret-of-another"))
         headers = {"Authorization": "Bearer a-secret-of-another"}
         assert shop("GET", PRODUCT, None, headers=headers).status_code == 401
-        shop.parts.keys.refresh()
+        shop.context.keys.refresh()
         assert shop("GET", PRODUCT, None, headers=headers).status_code == 200
         other.revoke_key(key)
-        shop.parts.keys.refresh()
+        shop.context.keys.refresh()
         assert shop("GET", PRODUCT, None, headers=headers).status_code == 401
         other.close()
 
     def test_nobody_of_a_table_that_cannot_be_read_for_long_is_let_in(self, shop: Shop) -> None:
         shop.service.store.add_key("x", "admin", hash_of("a-secret-of-another"))
-        shop.parts.keys.refresh()
-        shop.parts.keys._read_at -= 60.0
+        shop.context.keys.refresh()
+        shop.context.keys._read_at -= 60.0
         answer = shop("GET", PRODUCT, None, headers={"Authorization": "Bearer a-secret-of-another"})
         assert answer.status_code == 503
         assert shop("GET", PRODUCT).status_code == 200  # given at the start
@@ -206,7 +208,7 @@ class TestRoles:
 class TestPrivate:
     def test_params(self, shop: Shop) -> None:
         answer = shop("GET", f"{PRODUCT}/params", "device")
-        document = answers.ParamsAnswer.model_validate(answer.json())
+        document = msgspec.convert(answer.json(), answers.ParamsAnswer)
         assert (document.product, document.phase, document.learn) == ("coffee", "explore", True)
         assert answer.headers["ETag"] == '"0"'
         assert answer.headers["Cache-Control"] == "public, max-age=1"
@@ -319,7 +321,7 @@ class TestPlain:
     def test_offer_and_outcome(self, shop: Shop) -> None:
         asked = {"id": "a:1", "context": [1.0, 0.5]}
         quoted = shop("POST", OFFERS, "seller", json=asked)
-        offer = answers.OfferAnswer.model_validate(quoted.json())
+        offer = msgspec.convert(quoted.json(), answers.OfferAnswer)
         assert offer.offer == "a:1"
         assert 1.0 <= offer.price <= 5.0
         assert shop("POST", OFFERS, "seller", json=asked).json() == quoted.json()
@@ -417,7 +419,7 @@ class TestAdmin:
         assert learned["theta"] != COFFEE["centre"]
         assert now["theta"] == COFFEE["centre"]
         told = shop("GET", PRODUCT, "seller").json()
-        answers.ProductAnswer.model_validate(told)
+        msgspec.convert(told, answers.ProductAnswer)
         assert (told["mode"], told["guardrails"]["low"]) == ("live", 2.0)
         assert told["guarantee"].startswith("epsilon = 4")
         history = shop("GET", f"{PRODUCT}/history", "seller").json()
@@ -442,7 +444,7 @@ class TestNothingIsRepeated:
         for body in MALFORMED:
             answer = shop.raw(path, body)
             assert 400 <= answer.status_code < 500, (body[:60], answer.status_code)
-            error = answers.ErrorAnswer.model_validate(answer.json()).error
+            error = msgspec.convert(answer.json(), answers.ErrorAnswer).error
             assert error.message
             assert "31337" not in answer.text, body[:60]
         assert (shop.state("coffee"), shop.state("tea")) == before
@@ -557,7 +559,7 @@ class TestSeveralProcesses:
         monkeypatch.setattr(shop.service, "refresh", lambda _=None: slow)
 
         async def two() -> Any:
-            impatient, patient = (asyncio.create_task(shop.parts.looks.view("coffee")) for _ in range(2))
+            impatient, patient = (asyncio.create_task(shop.context.reads.view("coffee")) for _ in range(2))
             await asyncio.sleep(0)
             impatient.cancel()
             await asyncio.sleep(0)
@@ -578,7 +580,7 @@ class TestSeveralProcesses:
         shop("GET", "/v1/products", "device")
         other.set_mode("tea", "frozen", by="elsewhere").result(10)
         self.forget(shop)
-        shop.parts.looks._all_at -= 1.0
+        shop.context.reads._all_at -= 1.0
         modes = {line["name"]: line["mode"] for line in shop("GET", "/v1/products", "device").json()["products"]}
         assert modes == {"coffee": "live", "tea": "frozen"}
 
@@ -678,7 +680,7 @@ class TestLimits:
         rates = Rates(rate=1.0, burst=2.0, clock=lambda: 0.0)
         for k in range(20):
             rates.check("key", f"10.0.0.{k}", shared=True)
-        with pytest.raises(answers.Problem, match="Too many"):
+        with pytest.raises(Problem, match="Too many"):
             rates.check("key", "10.0.1.1", shared=True)
         rates.check("another", "10.0.1.1", shared=True)
 

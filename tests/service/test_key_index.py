@@ -13,7 +13,8 @@ import pytest
 from hushprice.service import Conflict, OfferRequest, OutcomeItem, ReportItem, Service, Store, Unavailable
 from hushprice.service.core.learner import Learner
 from hushprice.service.errors import DamagedLog
-from hushprice.service.http.request_bodies import ReportBody, ReportsBody, one_or_many, parse, read_reports
+from hushprice.service.http.bodies.reader import BodyReader
+from hushprice.service.http.bodies.requests import ReportBody, ReportsBody
 from hushprice.service.http.responses import Problem
 from hushprice.service.storage import key_index as module
 from hushprice.service.storage import replay as rebuilding
@@ -23,6 +24,7 @@ from tests.service.test_core import define, either, live_digest, log_of, opened,
 
 __all__ = ["either"]  # a fixture
 ROOM = 10
+READER = BodyReader(ReportBody, ReportsBody)
 
 
 def places(service: Service, name: str = "coffee") -> RecentKeyIndex:
@@ -309,14 +311,14 @@ def test_verify_looks_at_the_index(tmp_path: Path, statement: str, told: str) ->
 
 def _by_the_letter(raw: bytes) -> Any:
     try:
-        return one_or_many(parse(raw), "reports", ReportBody, ReportsBody)
+        return READER.read_carefully(raw)
     except Problem as problem:
         return problem.status, str(problem)
 
 
 def _at_once(raw: bytes) -> Any:
     try:
-        return read_reports(raw)
+        return READER.read(raw)
     except Problem as problem:
         return problem.status, str(problem)
 
@@ -357,4 +359,4 @@ def test_keys_given_twice_are_noticed_in_a_batch_too() -> None:
         b'{"reports":[%s]}' % (one % 1).replace(b'"report":', b'"report":null,"report":'),
     ):
         with pytest.raises(Problem, match="twice"):
-            read_reports(twice)
+            READER.read(twice)

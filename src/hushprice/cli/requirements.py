@@ -13,9 +13,9 @@ def needing(what: str, extra: str) -> Iterator[None]:
     """Say what to install if a package of an extra is missing.
 
     >>> with needing("The service", "service"):
-    ...     raise ModuleNotFoundError(name="fastapi")
+    ...     raise ModuleNotFoundError(name="starlette")
     Traceback (most recent call last):
-    hushprice.errors.InvalidInput: The service needs fastapi, which is not installed: pip install 'hushprice[service]'
+    hushprice.errors.InvalidInput: The service needs starlette, which is not installed: pip install 'hushprice[service]'
     """
     try:
         yield

@@ -162,9 +162,9 @@ def add(
     Example: hushprice keys add web-shop --role device
     """
     with needing("The service", "service"):
-        from hushprice.service.http.request_bodies import key_name
+        from hushprice.service.http.bodies.requests import check_key_name
         from hushprice.service.settings import ROLES, hash_of, new_secret
-    key_name(name)
+    check_key_name(name)
     if role not in ROLES:
         raise unknown("role", role, ROLES)
     secret = new_secret(next(known for known in ROLES if known == role))

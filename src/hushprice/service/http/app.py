@@ -8,24 +8,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hushprice.service.http.access_log import Log
-from hushprice.service.http.auth import Keys
-from hushprice.service.http.endpoint import REQUEST_INFO, Call, Endpoint, Parts, ProductReads, RequestInfo, add, refusal
-from hushprice.service.http.metrics import Metrics
-from hushprice.service.http.rate_limits import Buckets, Rates, Waiter
-from hushprice.service.http.request_bodies import schemas
-from hushprice.service.http.responses import STATUSES, OpenAnswer, Problem, answer
+from hushprice.service.http.bodies.answers import OpenAnswer
+from hushprice.service.http.context import AppContext
+from hushprice.service.http.endpoint import REQUEST_INFO, ApiRequest, Endpoint, RequestInfo, routes
+from hushprice.service.http.openapi import describe
+from hushprice.service.http.responses import STATUSES, Problem, answer, refusal
 from hushprice.service.http.routes import admin, pages, products, sales
 from hushprice.service.settings import Settings
-from hushprice.version import __version__
 
 if TYPE_CHECKING:
     from hushprice.service.writer.service import Service
@@ -37,90 +34,80 @@ HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
 ]
-ABOUT = """Prices that learn, and can keep quiet about who taught them.
-
-Private products: a device gets `params`, prices by itself and posts a randomised report. Plain products: `offers`
-quotes a price for a context, `outcomes` tells what was bought. What is acknowledged is on disk; the same id again
-changes nothing. Refusals never repeat what was sent."""
 
 
-def create_app(service: Service, settings: Settings, *, started: Callable[[], None] = lambda: None) -> FastAPI:
-    """The application over a service, which the application starts and, when it is shut down, stops.
+def create_app(service: Service, settings: Settings, *, started: Callable[[], None] = lambda: None) -> Starlette:
+    """Make the application over a service, which it starts and, when it is shut down, stops.
 
-    ``started`` is called when the service is ready, before the first request."""
-    log = Log(settings.log_format)
-    waiter = Waiter(settings.patience)
-    parts = Parts(
-        service=service,
-        settings=settings,
-        keys=Keys(service.store.keys, settings.keys),
-        rates=Rates(rate=settings.rate, burst=settings.burst),
-        strangers=Buckets(rate=settings.stranger_rate, burst=settings.stranger_burst),
-        waiter=waiter,
-        looks=ProductReads(service, waiter),
-        metrics=Metrics(service.products, service.queued),
-        log=log,
+    Parameters
+    ----------
+    service : Service
+        The service; not started yet.
+    settings : Settings
+        Keys, limits, origins and the format of the log.
+    started : callable
+        Called when the service is ready, before the first request.
+
+    Returns
+    -------
+    Starlette
+        The application.
+    """
+    context = AppContext.of(service, settings)
+    app = Starlette(
+        routes=routes(context, ENDPOINTS),
+        middleware=[Middleware(Outermost, context=context), *_cors(settings)],
+        exception_handlers={HTTPException: _unrouted},
+        lifespan=_lifespan(context, started),
     )
-    parts.keys.refresh()
-    app = FastAPI(
-        title="hushprice",
-        version=__version__,
-        description=ABOUT,
-        openapi_url=None,  # served below, like all the rest
-        docs_url=None,  # pages that would load scripts from elsewhere
-        redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
-        lifespan=_lifespan(parts, started),
-        redirect_slashes=False,
-    )
-    app.state.parts = parts
-    for endpoints in (sales.ENDPOINTS, products.ENDPOINTS, admin.ENDPOINTS, pages.ENDPOINTS):
-        add(app, parts, endpoints)
-    add(app, parts, [Endpoint(method="GET", path="/openapi.json", run=openapi, answer=OpenAnswer, tag="operation")])
-    app.add_exception_handler(HTTPException, _unrouted)
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    if settings.origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(settings.origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "If-None-Match"],
-            expose_headers=["ETag", "Retry-After"],
-            max_age=600,
-        )
-    app.add_middleware(Outermost, parts=parts)
+    app.router.redirect_slashes = False
+    app.state.context = context
     return app
+
+
+def _cors(settings: Settings) -> list[Middleware]:
+    if not settings.origins:
+        return []
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=list(settings.origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type", "If-None-Match"],
+        expose_headers=["ETag", "Retry-After"],
+        max_age=600,
+    )
+    return [cors]
 
 
 class NotStarted(Exception):
     """The service could not start; the log says where it failed."""
 
 
-def _lifespan(parts: Parts, started: Callable[[], None]) -> Any:
+def _lifespan(context: AppContext, started: Callable[[], None]) -> Any:
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         try:
-            parts.service.start()
-        except Exception as problem:  # what was read may be in its text, and uvicorn would log that
-            parts.log.failure("not_started", problem)
+            context.service.start()
+        except Exception as problem:  # its text may contain what was read, and uvicorn would log that
+            context.log.failure("not_started", problem)
             raise NotStarted from None
-        fresh = asyncio.create_task(parts.keys.keep_fresh(parts.settings.keys_every, parts.log))
+        refreshing = asyncio.create_task(context.keys.keep_fresh(context.settings.keys_every, context.log))
         started()
-        parts.log.event("started", products=len(parts.service.products()))
+        context.log.event("started", products=len(context.service.products()))
         try:
             yield
         finally:
-            fresh.cancel()
+            refreshing.cancel()
             with suppress(asyncio.CancelledError):
-                await fresh
-            await asyncio.to_thread(parts.service.stop)  # what was accepted is written, and the state kept
-            parts.log.event("stopped")
+                await refreshing
+            await asyncio.to_thread(context.service.stop)  # writes what was accepted, and a snapshot
+            context.log.event("stopped")
 
     return lifespan
 
 
 async def _unrouted(_: Request, problem: Exception) -> Response:
-    """A path or method that is not there."""
+    """Refuse a path or method that does not exist."""
     status = problem.status_code if isinstance(problem, HTTPException) else 500
     code = {404: "not_found", 405: "method_not_allowed"}.get(status, "invalid")
     nowhere = "There is nothing at this address: /openapi.json says what there is."
@@ -129,16 +116,16 @@ async def _unrouted(_: Request, problem: Exception) -> Response:
     return Problem(status, code, text or "This cannot be answered.", headers=headers).response()
 
 
-async def openapi(call: Call) -> Response:
+async def openapi(_: ApiRequest) -> Response:
     """This description."""
-    return answer(call.request.app.openapi())
+    return answer(DESCRIPTION)
 
 
 class Outermost:
-    """Around everything: counts and logs each request, adds headers, and lets no exception out."""
+    """Middleware around everything: counts and logs each request, adds headers, and lets no exception out."""
 
-    def __init__(self, app: ASGIApp, parts: Parts) -> None:
-        self.app, self.parts = app, parts
+    def __init__(self, app: ASGIApp, context: AppContext) -> None:
+        self.app, self.context = app, context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -147,47 +134,40 @@ class Outermost:
             return
         began = time.perf_counter()
         method = scope["method"] if scope["method"] in METHODS else "OTHER"
-        told = RequestInfo(head=method == "HEAD")
-        scope = {
-            **scope,
-            REQUEST_INFO: told,
-            "method": "GET" if told.head else scope["method"],
-        }  # HEAD: as GET, but unsent
+        info = RequestInfo(head=method == "HEAD")
+        scope = {**scope, REQUEST_INFO: info, "method": "GET" if info.head else scope["method"]}
         status = 0
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *HEADERS]
-            elif told.head:
+            elif info.head:
                 message = {**message, "body": b""}
             await send(message)
 
         try:
-            await self.app(scope, receive, sending)
+            await self.app(scope, receive, send_with_headers)
         except ClientDisconnect:
             status = status or 499
         except Exception as problem:
             if status == 0:
-                await refusal(problem, self.parts.log, told.route).response()(scope, receive, sending)
-            else:  # half sent: the server closes the connection, so that the client sees it broken
-                self.parts.log.failure("failure", problem, route=told.route)
+                await refusal(problem, self.context.log, info.route).response()(scope, receive, send_with_headers)
+            else:  # the answer is half sent: the server closes the connection, so that the client sees it broken
+                self.context.log.failure("failure", problem, route=info.route)
                 raise ConnectionAbortedError from None
         finally:
             seconds = time.perf_counter() - began
-            self.parts.metrics.request(told.route, method, status, seconds)
-            self.parts.log.request(method, told.route, status, seconds, told.key)
+            self.context.metrics.request(info.route, method, status, seconds)
+            self.context.log.request(method, info.route, status, seconds, info.key)
 
 
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """The description: FastAPI's, with the bodies and the key that it cannot see."""
-    if app.openapi_schema is None:
-        schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        components = schema.setdefault("components", {})
-        components.setdefault("schemas", {}).update(schemas())
-        components["securitySchemes"] = {
-            "key": {"type": "http", "scheme": "bearer", "description": "hp_device_..., hp_seller_... or hp_admin_..."}
-        }
-        app.openapi_schema = schema
-    return app.openapi_schema
+ENDPOINTS = (
+    *sales.ENDPOINTS,
+    *products.ENDPOINTS,
+    *admin.ENDPOINTS,
+    *pages.ENDPOINTS,
+    Endpoint(method="GET", path="/openapi.json", run=openapi, answer=OpenAnswer, tag="operation"),
+)
+DESCRIPTION = describe(ENDPOINTS)

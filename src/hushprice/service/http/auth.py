@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hushprice.service.http.access_log import Log
-from hushprice.service.http.responses import Problem, wait
+from hushprice.service.http.responses import Problem, retry_later
 from hushprice.service.settings import ROLES, Role, StartKey, hash_of
 from hushprice.service.storage.store import Key
 
@@ -85,7 +85,7 @@ class Keys:
         if caller is None or not hmac.compare_digest(caller.sha256, digest):
             raise _unknown("This key is not known, or was revoked. 'hushprice keys add' makes one.")
         if caller.stored and self._clock() - self._read_at > GRACE:
-            raise wait(503, "busy", "The table of keys cannot be read: the database is away.", 5)
+            raise retry_later(503, "busy", "The table of keys cannot be read: the database is away.", 5)
         return caller
 
 

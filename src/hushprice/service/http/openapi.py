@@ -1,62 +1,125 @@
-"""How an endpoint is described in OpenAPI: what FastAPI cannot see in a signature that takes a request only."""
+"""The OpenAPI description, made from the declarations of the endpoints and the types of bodies and answers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from hushprice.service.http.responses import STATUSES, ErrorAnswer
+import msgspec
 
-if TYPE_CHECKING:
-    from hushprice.service.http.endpoint import Endpoint
+from hushprice.service.http.bodies.answers import ErrorAnswer
+from hushprice.service.http.bodies.requests import FORMS, RandomisedReport
+from hushprice.service.http.endpoint import Endpoint
+from hushprice.service.http.responses import STATUSES
+from hushprice.version import __version__
+
+ABOUT = """Prices that learn, and can keep quiet about who taught them.
+
+Private products: a device gets `params`, prices by itself and posts a randomised report. Plain products: `offers`
+quotes a price for a context, `outcomes` tells what was bought. What is acknowledged is on disk; the same id again
+changes nothing. Refusals never repeat what was sent."""
+_REF = "#/components/schemas/{name}"
 
 
-def prose(endpoint: Endpoint) -> str:
-    """What an operation does, after its first line, and for whom."""
-    text = " ".join((endpoint.run.__doc__ or "").partition("\n")[2].split())
+def describe(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """Describe endpoints.
+
+    Parameters
+    ----------
+    endpoints : sequence of Endpoint
+        All endpoints of the application.
+
+    Returns
+    -------
+    dict
+        An OpenAPI 3.1 document.
+    """
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+    key = {"type": "http", "scheme": "bearer", "description": "hp_device_..., hp_seller_... or hp_admin_..."}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "hushprice", "description": ABOUT, "version": __version__},
+        "paths": paths,
+        "components": {"schemas": schemas(endpoints), "securitySchemes": {"key": key}},
+    }
+
+
+def schemas(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """The JSON Schemas of all bodies and answers, by the name of their type."""
+    types = dict.fromkeys([ErrorAnswer])
+    for endpoint in endpoints:
+        types |= dict.fromkeys(endpoint.body.types if endpoint.body is not None else ())
+        types |= dict.fromkeys([endpoint.answer] if endpoint.answer is not None else [])
+    components = msgspec.json.schema_components(types, ref_template=_REF)[1]
+    components[RandomisedReport.__name__]["oneOf"] = FORMS
+    return components
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    summary, _, rest = (endpoint.run.__doc__ or "").partition("\n")
     role = "Needs no key." if endpoint.role is None else f"Needs a key of the role {endpoint.role} or above."
-    return f"{text} {role}".strip()
+    operation: dict[str, Any] = {
+        "tags": [endpoint.tag],
+        "summary": summary.rstrip("."),
+        "description": f"{' '.join(rest.split())} {role}".strip(),
+        "operationId": endpoint.name,
+        "parameters": [*_path_parameters(endpoint.path), *endpoint.parameters],
+        "responses": _responses(endpoint),
+    }
+    if endpoint.body is not None:
+        references = [_reference(kind) for kind in endpoint.body.types]
+        schema = references[0] if len(references) == 1 else {"anyOf": references}
+        operation["requestBody"] = {"required": True, "content": _json(schema)}
+    if endpoint.role is not None:
+        operation["security"] = [{"key": []}]
+    return operation
 
 
-def responses(endpoint: Endpoint) -> dict[int | str, dict[str, Any]]:
-    """Every status there can be."""
-    good: dict[str, Any] = {"description": "Done."}
+def _reference(kind: type[Any]) -> dict[str, str]:
+    return {"$ref": _REF.format(name=kind.__name__)}
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _responses(endpoint: Endpoint) -> dict[str, dict[str, Any]]:
+    """Every status that is possible."""
+    success: dict[str, Any] = {"description": "Done."}
     if endpoint.headers:
-        good["headers"] = {k: {"description": v, "schema": {"type": "string"}} for k, v in endpoint.headers.items()}
+        success["headers"] = {k: {"description": v, "schema": {"type": "string"}} for k, v in endpoint.headers.items()}
     if endpoint.answer is not None:
-        good["model"] = endpoint.answer
+        success["content"] = _json(_reference(endpoint.answer))
     elif endpoint.status != 204:
-        good["content"] = {endpoint.kind: {"schema": {"type": "string"}}}
-    found: dict[int | str, dict[str, Any]] = {endpoint.status: good}
-    if endpoint.created:
-        found[201] = {**good, "description": "Created."}
-    refusals = {*endpoint.refusals, 500}
-    if not endpoint.free:
-        refusals |= {429}
+        success["content"] = {endpoint.media_type: {"schema": {"type": "string"}}}
+    responses = {str(endpoint.status): success}
+    if endpoint.creates:
+        responses["201"] = {**success, "description": "Created."}
+    return responses | {str(status): _refusal(status) for status in sorted(_refusal_statuses(endpoint))}
+
+
+def _refusal_statuses(endpoint: Endpoint) -> set[int]:
+    statuses = {*endpoint.refusals, 500}
+    if not endpoint.unlimited:
+        statuses |= {429}
     if endpoint.role is not None:
-        refusals |= {401, 403, 503}
-    if endpoint.body:
-        refusals |= {400, 408, 413, 415, 422}
+        statuses |= {401, 403, 503}
+    if endpoint.body is not None:
+        statuses |= {400, 408, 413, 415, 422}
     if "{" in endpoint.path:
-        refusals |= {404}
-    for status in sorted(refusals):
-        found[status] = {"description": STATUSES[status]}
-        if status != 304:
-            found[status]["model"] = ErrorAnswer
-    for status in refusals & {429, 503}:
-        found[status]["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
-    return found
+        statuses |= {404}
+    return statuses
 
 
-def extra(endpoint: Endpoint) -> dict[str, Any]:
-    """What FastAPI cannot see in the signature: parameters, body and key."""
-    extra: dict[str, Any] = {"parameters": [*_path_parameters(endpoint.path), *endpoint.query]}
-    if endpoint.body:
-        refs = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in endpoint.body]
-        schema = refs[0] if len(refs) == 1 else {"anyOf": refs}
-        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    if endpoint.role is not None:
-        extra["security"] = [{"key": []}]
-    return extra
+def _refusal(status: int) -> dict[str, Any]:
+    response: dict[str, Any] = {"description": STATUSES[status]}
+    if status != 304:
+        response["content"] = _json(_reference(ErrorAnswer))
+    if status in (429, 503):
+        response["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+    return response
 
 
 def _path_parameters(path: str) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 MOST = 1 << 16  # bytes of a request's line, headers and trailers, and of anything else that is no body
 EACH = 32  # bytes that a header counts for beyond its own: what it takes to keep
 HEADERS = 15.0  # seconds until the headers are here
-BODY = 45.0  # seconds until the whole of a request is here; who reads it (``limits.read_body``) gives up earlier
+BODY = 45.0  # seconds until the whole request is here; ``rate_limits.receive_body`` gives up earlier
 CONCURRENT = 2_000  # connections to a process; one more is answered with 503
 SPARE = 64  # connections beyond, which are told so, or that wait with their first request; the next is hung up on
 _REFUSAL = (

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
-from hushprice.service.http.responses import Problem, wait
+from hushprice.service.http.responses import Problem, retry_later
 
 T = TypeVar("T")
 MOST_BUCKETS = 20_000
@@ -77,10 +77,10 @@ class Rates:
             check_rate(self._crowd, key)
 
 
-def place(host: str) -> str:
+def address_group(host: str) -> str:
     """An address as it is counted: of IPv6 the network, since everyone has as many addresses as they like in theirs.
 
-    >>> place("203.0.113.7"), place("2001:db8:1:2:3:4:5:6")
+    >>> address_group("203.0.113.7"), address_group("2001:db8:1:2:3:4:5:6")
     ('203.0.113.7', '2001:db8:1:2::/64')
     """
     return _network(host) if ":" in host else host
@@ -98,20 +98,22 @@ def check_rate(buckets: Buckets, who: str) -> None:
     """Refuse a request too many."""
     seconds = buckets.take(who)
     if seconds > 0.0:
-        raise wait(429, "too_many", "Too many requests: wait, and send reports and outcomes in batches.", seconds)
+        raise retry_later(
+            429, "too_many", "Too many requests: wait, and send reports and outcomes in batches.", seconds
+        )
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float = BODY_SECONDS) -> bytes:
+async def receive_body(scope: Scope, receive: Receive, limit: int, seconds: float = BODY_SECONDS) -> bytes:
     """The body, counted while it comes in; 408 if that takes too long."""
     try:
         async with asyncio.timeout(seconds):
-            return await _read_body(scope, receive, limit)
+            return await _receive_body(scope, receive, limit)
     except TimeoutError:
         text = f"The body did not come within {seconds:g} seconds: send it again."
         raise Problem(408, "too_slow", text, headers={"Connection": "close"}) from None
 
 
-async def _read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
+async def _receive_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     for name, value in scope["headers"]:
         if name == b"content-length" and (not value.isdigit() or len(value) > 18 or int(value) > limit):
             raise _too_large(limit)
@@ -165,7 +167,9 @@ class Waiter:
                 timer.cancel()
             if not future.done():
                 future.cancel()
-                raise wait(503, "busy", "The database did not answer in time. The same ids can be sent again.", 2)
+                raise retry_later(
+                    503, "busy", "The database did not answer in time. The same ids can be sent again.", 2
+                )
         return future.result()
 
 

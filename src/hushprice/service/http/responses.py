@@ -1,17 +1,20 @@
-"""What the service answers: ready-made JSON, and refusals that never repeat what was sent."""
+"""JSON answers, and refusals that never repeat what was sent."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from hushprice.errors import HushpriceError
+from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.files import without_nan
-from hushprice.service.settings import Role
+from hushprice.service.errors import Conflict, NotFound, Unavailable
+
+if TYPE_CHECKING:
+    from hushprice.service.http.access_log import Log
 
 STATUSES: dict[int, str] = {
     304: "Nothing has changed since the version you have.",
@@ -32,7 +35,21 @@ STATUSES: dict[int, str] = {
 
 
 class Problem(HushpriceError):
-    """A refusal as it is sent: a status, a code for programs, a message for people, and where in the body it is."""
+    """A refusal as it is sent.
+
+    Parameters
+    ----------
+    status : int
+        The HTTP status.
+    code : str
+        What is wrong, for programs.
+    message : str
+        What is wrong and what to do, for people.
+    where : list of str or int, optional
+        The part of the body that is wrong.
+    headers : mapping, optional
+        Further headers of the answer.
+    """
 
     def __init__(
         self,
@@ -47,15 +64,15 @@ class Problem(HushpriceError):
         self.status, self.code, self.message, self.where, self.headers = status, code, message, where, headers
 
     def response(self) -> Response:
-        """The answer."""
+        """Make the HTTP response."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.where is not None:
             error["where"] = self.where
         return answer({"error": error}, self.status, self.headers)
 
 
-def wait(status: int, code: str, message: str, seconds: float) -> Problem:
-    """A refusal that says when to come back."""
+def retry_later(status: int, code: str, message: str, seconds: float) -> Problem:
+    """Make a refusal with the header Retry-After."""
     return Problem(status, code, message, headers={"Retry-After": str(max(1, -int(-seconds // 1)))})
 
 
@@ -63,7 +80,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 def encoded(value: Any) -> bytes:
-    """JSON as bytes. What is not finite, which JSON does not have, is null."""
+    """Write JSON. Numbers that are not finite, which JSON does not have, become null."""
     try:
         return _encode(value).encode()
     except ValueError:
@@ -71,203 +88,54 @@ def encoded(value: Any) -> bytes:
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer. Nobody keeps a copy unless the headers say so."""
-    return ready(encoded(value), status, {"Cache-Control": "no-store", **(headers or {})})
+    """Make a JSON response; caches do not store it unless the headers say so."""
+    return encoded_answer(encoded(value), status, {"Cache-Control": "no-store", **(headers or {})})
 
 
-def ready(body: bytes, status: int, headers: Mapping[str, str]) -> Response:
-    """An answer whose JSON is written already."""
+def encoded_answer(body: bytes, status: int, headers: Mapping[str, str]) -> Response:
+    """Make a response from JSON that is written already."""
     return Response(body, status_code=status, headers=dict(headers), media_type="application/json")
 
 
-class Answer(BaseModel):
-    """Described in OpenAPI. Answers are not checked against these on their way out; the tests do."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class ErrorDetail(Answer):
-    """What went wrong; never with what was sent."""
-
-    code: str = Field(examples=["invalid"], description="For programs.")
-    message: str = Field(examples=["version is missing."], description="For people: what was wrong, what to do.")
-    where: list[str | int] | None = Field(None, description="Where in the body.", examples=[["reports", 3, "version"]])
-
-
-class ErrorAnswer(Answer):
-    """Every refusal."""
-
-    error: ErrorDetail
-
-
-class ProductLine(Answer):
-    """One of the products."""
-
-    name: str
-    kind: Literal["private", "plain"]
-    version: int
-    mode: Literal["live", "shadow", "frozen"]
-    currency: str
-
-
-class ProductsAnswer(Answer):
-    """All products."""
-
-    products: list[ProductLine]
-
-
-class ProductAnswer(Answer):
-    """A product: how it was defined and how it stands."""
-
-    name: str
-    kind: Literal["private", "plain"]
-    definition: dict[str, Any]
-    mode: Literal["live", "shadow", "frozen"]
-    guardrails: dict[str, Any]
-    version: int
-    seq: int
-    phase: str
-    counts: dict[str, float]
-    open_offers: int
-    guarantee: str = Field(description="What customers are promised, in words.")
-
-
-class CreatedAnswer(Answer):
-    """A product, new or there already with the same definition."""
-
-    name: str
-    created: bool
-
-
-class AcceptedReports(Answer):
-    """What happened to the reports: all are on disk."""
-
-    accepted: int = Field(description="Taken now.")
-    known: int = Field(description="Taken before; not counted again.")
-    version: int = Field(description="Of the parameters that are published now.")
-
-
-class AcceptedOutcomes(Answer):
-    """What happened to the outcomes: all are on disk."""
-
-    accepted: int
-    known: int
-    late: int = Field(description="Of those accepted: kept, but after the wait, so not learned from.")
-
-
-class OfferAnswer(Answer):
-    """A price for this customer."""
-
-    offer: str = Field(description="Id, to tell the outcome with.")
-    price: float
-    experiment: bool = Field(description="Whether the price was drawn to learn from.")
-    propensity: float | None = Field(description="Density, or probability if discrete, of the price; null if unknown.")
-    discrete: bool
-    version: int
-
-
-class VersionAnswer(Answer):
-    """The version after a change."""
-
-    version: int
-
-
-class GuardrailsAnswer(Answer):
-    """The version after a change of guardrails, and those that are in force now."""
-
-    version: int
-    guardrails: dict[str, Any]
-
-
-class StateAnswer(Answer):
-    """How far the log is folded, and the SHA-256 of the result."""
-
-    seq: int
-    version: int
-    digest: str
-
-
-class HistoryAnswer(Answer):
-    """What was changed by hand, and versions one can roll back to."""
-
-    events: list[dict[str, Any]]
-    versions: list[dict[str, Any]]
-
-
-class KeyLine(Answer):
-    """A key without its secret."""
-
-    id: int
-    name: str
-    role: Role
-    created: float
-    revoked: float | None
-
-
-class KeysAnswer(Answer):
-    """All keys in the table."""
-
-    keys: list[KeyLine]
-
-
-class NewKeyAnswer(Answer):
-    """A new key; its secret is told now and never again."""
-
-    id: int
-    name: str
-    role: Role
-    secret: str
-
-
-class HealthAnswer(Answer):
-    """Alive, or ready."""
-
-    status: Literal["ok"]
-
-
-class ShopAnswer(Answer):
-    """What the demo shop needs."""
-
-    products: list[str]
-    key: str
-
-
-Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
-
-
-class ParamsAnswer(BaseModel):
-    """All a device needs to price by itself and to report: public."""
-
-    model_config = ConfigDict(extra="allow")
-
-    format: Literal["hushprice params"]
-    protocol: Literal[1]
-    product: str
-    version: int
-    mode: Literal["live", "shadow", "frozen"]
-    family: Literal["logistic", "linear", "poisson"]
-    dim: int
-    prices: Pair
-    experiments: Pair
-    cost: float
-    ladder: list[float]
-    ranges: dict[str, Pair]
-    segments: list[str]
-    guardrails: dict[str, Any]
-    phase: Literal["explore", "exploit", "fixed"]
-    level: float
-    theta: list[float]
-    learn: bool
-    centre: list[float]
-    radius: float
-    score: dict[str, float]
-    mechanism: dict[str, Any]
-    features: list[dict[str, Any]]
-    currency: str
-    baseline: float
-
-
-class OpenAnswer(BaseModel):
-    """An object for the page or for a person to read."""
-
-    model_config = ConfigDict(extra="allow")
+def matches(header: str | None, etag: str) -> bool:
+    """Whether an ``If-None-Match`` header names this ETag: a list, weak ones too, or ``*``.
+
+    >>> [matches(header, '"12"') for header in ('"12"', 'W/"12", "3"', "*", '"1"', "12", None)]
+    [True, True, True, False, False, False]
+    """
+    if not header:
+        return False
+    return any(part.strip().removeprefix("W/") in (etag, "*") for part in header.split(","))
+
+
+def refusal(problem: Exception, log: Log, route: str, *, echo: bool = False) -> Problem:
+    """Turn an exception into a refusal; an unexpected one goes to the log, without its text.
+
+    With ``echo`` the message may contain what was sent."""
+    if isinstance(problem, Problem):
+        return problem
+    if isinstance(problem, Unavailable):
+        return retry_later(503, "busy", "The service is busy: try again. The same ids can be sent again.", 2)
+    text = str(problem)[:1_000] if echo else discreet(str(problem))
+    where = getattr(problem, "where", None)
+    if isinstance(problem, NotFound):
+        return Problem(404, "not_found", text, where=where)
+    if isinstance(problem, Conflict):
+        return Problem(409, "conflict", text, where=where)
+    if isinstance(problem, InvalidInput):
+        return Problem(422, "invalid", text, where=where)
+    log.failure("failure", problem, route=route)
+    return Problem(500, "internal", "Something went wrong here; it is in the log.")
+
+
+def discreet(text: str) -> str:
+    """Remove from a message what it says was sent.
+
+    >>> discreet("cost must be a finite number of at least 0, got -3.25. Give another.")
+    'cost must be a finite number of at least 0.'
+    >>> discreet("There is no segment called 'x'. Known: new, old.")
+    'There is no such segment. Known: new, old.'
+    """
+    text = re.sub(r"^There is no ([a-z ]+?) called .*?\.(?= Known: |$)", r"There is no such \1.", text, flags=re.DOTALL)
+    head, got, _ = text.partition(", got ")
+    return f"{head}."[:1_000] if got else text[:1_000]

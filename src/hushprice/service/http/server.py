@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from uvicorn.supervisors import Multiprocess
 
 from hushprice.errors import InvalidInput
@@ -171,7 +171,7 @@ def _tell(start: dict[str, Any], settings: Settings, say: Say) -> None:
     say("Stop      Ctrl+C")
 
 
-def _config(settings: Settings, app: FastAPI | str) -> uvicorn.Config:
+def _config(settings: Settings, app: Starlette | str) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         factory=isinstance(app, str),
@@ -210,7 +210,7 @@ class _Server(uvicorn.Server):
             self.tell()
 
 
-def build(settings: Settings, *, started: Callable[[], None] = lambda: None) -> FastAPI:
+def build(settings: Settings, *, started: Callable[[], None] = lambda: None) -> Starlette:
     """The application over the database of the settings; ``started`` is called when it is ready."""
     store = Store.open(settings.database)
     service = Service(store, snapshot_every=settings.snapshot_every, recent_keys=settings.recent_keys)
@@ -225,7 +225,7 @@ def settle() -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
-def worker() -> FastAPI:
+def worker() -> Starlette:
     """What each worker process runs: ``uvicorn --factory hushprice.service.http.server:worker``."""
     settings = Settings.from_environment()
     forward(Log(settings.log_format))

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from hushprice.service.http.endpoint import Call, Endpoint
+from hushprice.service.http.bodies.answers import HealthAnswer, ShopAnswer
+from hushprice.service.http.endpoint import ApiRequest, Endpoint
 from hushprice.service.http.metrics import CONTENT_TYPE
-from hushprice.service.http.responses import HealthAnswer, Problem, ShopAnswer, answer, wait
+from hushprice.service.http.responses import Problem, answer, matches, retry_later
 
 PAGES = Path(str(files("hushprice.service") / "static"))
 DEVICE = PAGES / "device"
@@ -54,89 +55,80 @@ def page(name: str, folder: Path = PAGES) -> Page:
         raise Problem(404, "not_found", "There is no such page.") from None
 
 
-def matches(header: str | None, etag: str) -> bool:
-    """Whether an ``If-None-Match`` header names this ETag: a list, weak ones too, or ``*``.
-
-    >>> [matches(header, '"12"') for header in ('"12"', 'W/"12", "3"', "*", '"1"', "12", None)]
-    [True, True, True, False, False, False]
-    """
-    if not header:
-        return False
-    return any(part.strip().removeprefix("W/") in (etag, "*") for part in header.split(","))
-
-
-def _send(call: Call, name: str, folder: Path = PAGES) -> Response:
+def _send(request: ApiRequest, name: str, folder: Path = PAGES) -> Response:
     found = page(name, folder)
     headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Content-Security-Policy": CSP}
-    if matches(call.request.headers.get("if-none-match"), found.etag):
+    if matches(request.http.headers.get("if-none-match"), found.etag):
         return Response(status_code=304, headers=headers)
     return Response(found.body, headers={**headers, "Content-Type": found.kind})
 
 
-async def dashboard(call: Call) -> Response:
+async def dashboard(request: ApiRequest) -> Response:
     """The dashboard."""
-    return _send(call, "index.html")
+    return _send(request, "index.html")
 
 
-async def shop(call: Call) -> Response:
+async def shop(request: ApiRequest) -> Response:
     """The demo shop; only if it is switched on."""
-    _check_shop(call)
-    return _send(call, "shop.html")
+    _check_shop(request)
+    return _send(request, "shop.html")
 
 
-async def page_file(call: Call) -> Response:
+async def page_file(request: ApiRequest) -> Response:
     """A file of the pages."""
-    return _send(call, call.request.path_params["file"])
+    return _send(request, request.http.path_params["file"])
 
 
-async def device_file(call: Call) -> Response:
+async def device_file(request: ApiRequest) -> Response:
     """A file of the JavaScript device, the npm package ``hushprice-device``."""
-    return _send(call, call.request.path_params["file"], DEVICE)
+    return _send(request, request.http.path_params["file"], DEVICE)
 
 
-def _check_shop(call: Call) -> None:
-    if not call.parts.settings.shop or call.parts.settings.shop_key is None:
+def _check_shop(request: ApiRequest) -> None:
+    if not request.app.settings.shop or request.app.settings.shop_key is None:
         raise Problem(404, "not_found", "The demo shop is not open: start the service with --shop.")
 
 
-async def shop_config(call: Call) -> Response:
+async def shop_config(request: ApiRequest) -> Response:
     """What the demo shop needs: names of the private products and a device key.
 
     Only if the demo shop is switched on.
     """
-    _check_shop(call)
-    names = [view.name for view in await call.parts.looks.products() if view.private]
-    return answer({"products": names, "key": call.parts.settings.shop_key})
+    _check_shop(request)
+    names = [view.name for view in await request.app.reads.products() if view.private]
+    return answer({"products": names, "key": request.app.settings.shop_key})
 
 
-async def healthz(_: Call) -> Response:
+async def healthz(_: ApiRequest) -> Response:
     """Whether the process lives."""
     return answer({"status": "ok"})
 
 
-async def readyz(call: Call) -> Response:
+async def readyz(request: ApiRequest) -> Response:
     """Whether the writer lives and the database answers."""
     try:
-        await asyncio.wait_for(asyncio.to_thread(call.parts.service.check), 5.0)
+        await asyncio.wait_for(asyncio.to_thread(request.app.service.check), 5.0)
     except Exception as problem:
-        call.parts.log.failure("readyz", problem)
-        raise wait(503, "busy", "The database or the writer does not answer.", 5) from None
+        request.app.log.failure("readyz", problem)
+        raise retry_later(503, "busy", "The database or the writer does not answer.", 5) from None
     return answer({"status": "ok"})
 
 
-async def metrics(call: Call) -> Response:
+async def metrics(request: ApiRequest) -> Response:
     """Numbers for Prometheus."""
-    text = await asyncio.to_thread(call.parts.metrics.page)
+    text = await asyncio.to_thread(request.app.metrics.page)
     return Response(text, headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
 
 
 ENDPOINTS = (
-    Endpoint(method="GET", path="/healthz", run=healthz, free=True, answer=HealthAnswer, tag="operation"),
+    Endpoint(method="GET", path="/healthz", run=healthz, unlimited=True, answer=HealthAnswer, tag="operation"),
     Endpoint(method="GET", path="/readyz", run=readyz, answer=HealthAnswer, refusals=(503,), tag="operation"),
-    Endpoint(method="GET", path="/metrics", run=metrics, kind="text/plain", tag="operation"),
-    Endpoint(method="GET", path="/", run=dashboard, kind="text/html", refusals=(304, 404), tag="pages"),
-    Endpoint(method="GET", path="/shop", run=shop, kind="text/html", refusals=(304, 404), tag="pages"),
+    Endpoint(method="GET", path="/metrics", run=metrics, media_type="text/plain", tag="operation"),
+    Endpoint(method="GET", path="/", run=dashboard, media_type="text/html", refusals=(304, 404), tag="pages"),
+    Endpoint(method="GET", path="/shop", run=shop, media_type="text/html", refusals=(304, 404), tag="pages"),
     Endpoint(method="GET", path="/shop/config", run=shop_config, answer=ShopAnswer, refusals=(404,), tag="pages"),
-    Endpoint(method="GET", path="/pages/{file}", run=page_file, kind="*/*", refusals=(304,), tag="pages"),
-    Endpoint(method="GET", path="/pages/device/{file}", run=device_file, kind="*/*", refusals=(304,), tag="pages"),
+    Endpoint(method="GET", path="/pages/{file}", run=page_file, media_type="*/*", refusals=(304,), tag="pages"),
+    Endpoint(
+        method="GET", path="/pages/device/{file}", run=device_file, media_type="*/*", refusals=(304,), tag="pages"
+    ),
 )

@@ -15,27 +15,17 @@ from hushprice.service.dashboard.bands import Facts
 from hushprice.service.dashboard.curve import curve as draw
 from hushprice.service.dashboard.summary import summary as summarise
 from hushprice.service.errors import NotFound
-from hushprice.service.http.endpoint import PRODUCT, Call, Endpoint
-from hushprice.service.http.responses import (
-    HistoryAnswer,
-    OpenAnswer,
-    Problem,
-    ProductAnswer,
-    ProductsAnswer,
-    StateAnswer,
-    answer,
-    encoded,
-    ready,
-)
+from hushprice.service.http.bodies.answers import HistoryAnswer, OpenAnswer, ProductAnswer, ProductsAnswer, StateAnswer
+from hushprice.service.http.endpoint import PRODUCT, ApiRequest, Endpoint
+from hushprice.service.http.responses import Problem, answer, encoded, encoded_answer, matches
 from hushprice.service.http.routes.log_export import PIECE, csv_lines
-from hushprice.service.http.routes.pages import matches
 from hushprice.service.storage.store import Product
 from hushprice.service.writer.messages import View
 
 MOST_FEATURES = 10_000
 
 
-async def products(call: Call) -> Response:
+async def products(request: ApiRequest) -> Response:
     """All products."""
     return answer(
         {
@@ -47,7 +37,7 @@ async def products(call: Call) -> Response:
                     "mode": view.mode,
                     "currency": view.definition.currency,
                 }
-                for view in await call.parts.looks.products()
+                for view in await request.app.reads.products()
             ]
         }
     )
@@ -65,9 +55,9 @@ def guarantee(view: View) -> str:
     return "None: contexts, prices and outcomes are kept in the log as they are."
 
 
-async def product(call: Call) -> Response:
+async def product(request: ApiRequest) -> Response:
     """One product: how it was defined and how it stands."""
-    view = await call.parts.looks.view(call.product)
+    view = await request.app.reads.view(request.product_name)
     return answer(
         {
             "name": view.name,
@@ -85,22 +75,22 @@ async def product(call: Call) -> Response:
     )
 
 
-async def summary(call: Call) -> Response:
+async def summary(request: ApiRequest) -> Response:
     """All that the dashboard shows of a product."""
-    view = await call.parts.looks.view(call.product)
-    told = await call.parts.waiter.result(call.parts.service.run(view.name, summarise))
+    view = await request.app.reads.view(request.product_name)
+    told = await request.app.result(request.app.service.run(view.name, summarise))
     body = encoded(told)
     headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:24]}"', "Cache-Control": "private, no-cache"}
-    if matches(call.request.headers.get("if-none-match"), headers["ETag"]):
+    if matches(request.http.headers.get("if-none-match"), headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    return ready(body, 200, headers)
+    return encoded_answer(body, 200, headers)
 
 
-async def curve(call: Call) -> Response:
+async def curve(request: ApiRequest) -> Response:
     """The demand and revenue curve of a hypothetical customer, with bands."""
-    context = _numbers(call.request.query_params.getlist("context"))
-    view = await call.parts.looks.view(call.product)
-    facts = await call.parts.waiter.result(call.parts.service.run(view.name, Facts.of))
+    context = _numbers(request.http.query_params.getlist("context"))
+    view = await request.app.reads.view(request.product_name)
+    facts = await request.app.result(request.app.service.run(view.name, Facts.of))
     return answer(await asyncio.to_thread(draw, facts, context))  # some work, which the writer need not wait for
 
 
@@ -118,15 +108,15 @@ def _numbers(given: list[str]) -> list[float]:
     return numbers
 
 
-async def log(call: Call) -> Response:
+async def log(request: ApiRequest) -> Response:
     """The log as CSV.
 
     Plain products: a line for each offer with its outcome, readable by `hushprice fit`. Private products: what devices
     sent, which is all there is.
     """
-    view = await call.parts.looks.view(call.product)
-    store = call.parts.service.store
-    on_record = await asyncio.to_thread(_on_record, call, view.name)
+    view = await request.app.reads.view(request.product_name)
+    store = request.app.service.store
+    on_record = await asyncio.to_thread(_on_record, request, view.name)
 
     def fetch(after: int, upto: int) -> list[Event]:
         return list(store.events(on_record.id, after, upto, limit=PIECE))
@@ -141,42 +131,42 @@ async def log(call: Call) -> Response:
     )
 
 
-def _on_record(call: Call, name: str) -> Product:
-    found = call.parts.service.store.product(name)
+def _on_record(request: ApiRequest, name: str) -> Product:
+    found = request.app.service.store.product(name)
     if found is None:
         raise NotFound("There is no such product.")
     return found
 
 
-async def history(call: Call) -> Response:
+async def history(request: ApiRequest) -> Response:
     """What was changed by hand, and versions one can roll back to.
 
     Any version up to the current one will do; these are some along the way, with when they were and how many customers
     had been served.
     """
-    view = await call.parts.looks.view(call.product)
+    view = await request.app.reads.view(request.product_name)
 
     def told() -> list[Event]:
-        return call.parts.service.store.changes(_on_record(call, view.name).id, view.seq)
+        return request.app.service.store.changes(_on_record(request, view.name).id, view.seq)
 
     def points(learner: Learner) -> list[dict[str, Any]]:
         known = (point for point in learner.tally.points if point.seq <= learner.version)
         return [{"version": p.seq, "at": p.at, "customers": p.customers} for p in known]
 
     changes = await asyncio.to_thread(told)
-    versions = await call.parts.waiter.result(call.parts.service.run(view.name, points))
+    versions = await request.app.result(request.app.service.run(view.name, points))
     events = [{"seq": e.seq, "at": e.at, "kind": e.kind, **e.body} for e in changes]
     return answer({"events": events, "versions": [{"version": 0, "at": None, "customers": 0}, *versions]})
 
 
-async def state(call: Call) -> Response:
+async def state(request: ApiRequest) -> Response:
     """How far the log is folded, and the SHA-256 of what was learned."""
-    view = await call.parts.looks.view(call.product)
+    view = await request.app.reads.view(request.product_name)
 
     def told(learner: Learner) -> dict[str, Any]:
         return {"seq": learner.seq, "version": learner.version, "digest": learner.digest()}
 
-    return answer(await call.parts.waiter.result(call.parts.service.run(view.name, told)))
+    return answer(await request.app.result(request.app.service.run(view.name, told)))
 
 
 _CONTEXT = {
@@ -195,9 +185,9 @@ ENDPOINTS = (
     ),
     Endpoint(
         method="GET", path=f"{PRODUCT}/curve", run=curve, role="seller", answer=OpenAnswer, refusals=(409, 422),
-        query=(_CONTEXT,), tag="products",
+        parameters=(_CONTEXT,), tag="products",
     ),
-    Endpoint(method="GET", path=f"{PRODUCT}/log", run=log, role="seller", kind="text/csv", tag="products"),
+    Endpoint(method="GET", path=f"{PRODUCT}/log", run=log, role="seller", media_type="text/csv", tag="products"),
     Endpoint(
         method="GET", path=f"{PRODUCT}/history", run=history, role="seller", answer=HistoryAnswer, tag="products"
     ),
