@@ -22,6 +22,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp
+from protocol.device_vectors import device_vectors, flat
+from protocol.session_vectors import published as document
 
 from hushprice.demand import FAMILIES as KERNEL_FAMILIES
 from hushprice.device import (
@@ -54,11 +56,9 @@ from hushprice.kernels import quote as quote_kernel
 from hushprice.kernels.report import privatize_rows
 from hushprice.kernels.score import score as score_kernel
 from hushprice.privacy import Gaussian, L2Ball, PrivUnit, Report, UnsafeSeed, VectorMechanism
-from hushprice.privacy.device_vectors import device_vectors, flat
-from hushprice.privacy.session_vectors import published as document
 from tests.support.paths import ROOT
 
-FILES = ROOT / "vectors"
+FILES = ROOT / "protocol" / "vectors"
 VECTORS: dict[str, Any] = json.loads((FILES / "device.json").read_text(encoding="utf-8"))
 OLD: dict[str, Any] = json.loads((FILES / "privacy.json").read_text(encoding="utf-8"))
 GENEROUS = Promise(epsilon=4.0, delta=1e-3, clip=30.0)

@@ -4,7 +4,7 @@ import fs from "node:fs";
 
 import { Device, Ledger, MemoryStorage, PrivacyPromise, UnsafeWords } from "#device/index.js";
 
-const folder = new URL("../../vectors/", import.meta.url);
+const folder = new URL("../../protocol/vectors/", import.meta.url);
 
 /** The test vectors of a file; integers of 64 bits are hexadecimal text there. */
 export const vectors = (name) => JSON.parse(fs.readFileSync(new URL(name, folder), "utf8"));

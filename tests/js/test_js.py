@@ -12,13 +12,13 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from protocol.device_vectors import device_vectors
 
 from hushprice.demand import Linear, Logistic, Poisson
 from hushprice.errors import BudgetSpent
 from hushprice.kernels import glm, phases, philox, quote, special
 from hushprice.kernels.score import score
 from hushprice.privacy import Gaussian, L2Ball, Ledger, PrivUnit
-from hushprice.privacy.device_vectors import device_vectors
 from hushprice.privacy.directions import fair_coin
 from hushprice.privacy.mechanism import Report, VectorMechanism
 from hushprice.version import __version__

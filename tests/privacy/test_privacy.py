@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from protocol.privacy_vectors import privacy_vectors
 from scipy import integrate, stats
 
 from hushprice import checks, privacy
@@ -43,12 +44,11 @@ from hushprice.privacy.caps import best_cap, cap_mass, cap_moment, ideal_cap, me
 from hushprice.privacy.directions import WORD, fair_coin, odds
 from hushprice.privacy.gaussian import SLACK
 from hushprice.privacy.guarantee import gaussian_delta, gaussian_mu
-from hushprice.privacy.vectors import vectors
 from tests.support.paths import ROOT
 
 EPSILONS = (0.1, 0.3, 0.5, 1.0, 2.0, 4.0, 8.0)
 DIMS = (2, 3, 8, 12, 50)
-VECTORS = ROOT / "vectors" / "privacy.json"
+VECTORS = ROOT / "protocol" / "vectors" / "privacy.json"
 
 
 def exact_odds(epsilon: float) -> tuple[Fraction, Fraction]:
@@ -164,9 +164,7 @@ def plain_report(config: dict[str, Any], g: list[float], words: list[int]) -> di
 def test_vectors_are_up_to_date_and_follow_the_recipe() -> None:
     """A second implementation, in other words and with Python's own integers, gives every vector to the last bit."""
     stored = json.loads(VECTORS.read_text(encoding="utf-8"))
-    assert stored == json.loads(json.dumps(vectors())), (
-        "run: python -m hushprice.privacy.vectors > vectors/privacy.json"
-    )
+    assert stored == json.loads(json.dumps(privacy_vectors())), "run: python -m protocol.make_vectors"
 
     def words(texts: list[str]) -> list[int]:
         return [int(t, 16) for t in texts]

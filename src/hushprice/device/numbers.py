@@ -1,7 +1,7 @@
 """exp, log, Wright omega and the normal quantile, to the last bit as ``hushprice.kernels.special`` computes them.
 
 They are made of the IEEE operations + - * / sqrt alone, in a fixed order, so that a price and a report have the same
-bits in every language. ``docs/privacy.md`` has the recipe, ``vectors/device.json`` test vectors.
+bits in every language. ``docs/privacy.md`` has the recipe, ``protocol/vectors/device.json`` test vectors.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
  *
  * The context never leaves. Prices and reports have the same bits as those of hushprice in Python, since every number
  * that decides one is made of IEEE operations (+ - * / and the square root) in a fixed order, and of whole numbers of
- * 64 bits. The recipe is docs/privacy.md of hushprice, the test vectors are vectors/privacy.json and
- * vectors/device.json.
+ * 64 bits. The recipe is docs/privacy.md of hushprice, the test vectors are protocol/vectors/privacy.json and
+ * protocol/vectors/device.json.
  *
  *     import { Device, Ledger, PrivacyPromise } from "hushprice-device";
  *     const device = new Device({

@@ -1,4 +1,4 @@
-"""Test vectors for devices: ``python -m hushprice.privacy.vectors device > vectors/device.json``.
+"""Test vectors for devices.
 
 All that a device computes, from the compiled kernels: numbers first, then prices, scores and coins, then whole sessions
 from a published params document, a context and random words to the price and the report.
@@ -17,7 +17,7 @@ from hushprice.device.coin import fair_coin
 from hushprice.kernels import quote, special
 from hushprice.kernels.score import score
 from hushprice.privacy.gaussian import Gaussian
-from hushprice.privacy.session_vectors import FAMILIES, LADDER, PHASES, Draws, own_prices, refused, sessions
+from protocol.session_vectors import FAMILIES, LADDER, PHASES, Draws, own_prices, refused, sessions
 
 
 def device_vectors() -> dict[str, Any]:

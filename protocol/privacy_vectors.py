@@ -1,13 +1,7 @@
-"""Test vectors, for implementations in other languages: ``python -m hushprice.privacy.vectors > vectors/privacy.json``.
-
-With the word ``device`` behind it, those of :mod:`hushprice.privacy.device_vectors`, for ``vectors/device.json``. Words
-and seeds are 16 hexadecimal digits; floating-point numbers are written so that reading them gives the same bits.
-"""
+"""Test vectors of the mechanisms and their parts, for implementations in other languages."""
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import numpy as np
@@ -17,7 +11,6 @@ from hushprice.device.coin import fair_coin
 from hushprice.kernels import philox as kernel
 from hushprice.kernels.special import log, normal_quantile
 from hushprice.privacy.caps import best_cap
-from hushprice.privacy.device_vectors import device_vectors, flat
 from hushprice.privacy.directions import L2Ball, PrivUnit
 from hushprice.privacy.entropy import UnsafeSeed
 from hushprice.privacy.gaussian import Gaussian
@@ -27,7 +20,7 @@ from hushprice.privacy.response import RandomizedResponse
 US = (2.0**-54, 1e-12, 1e-7, 0.01, 0.0749, 0.075, 0.1, 0.123, 0.2, 0.25, 0.3, 0.377, 0.4, 0.49, 0.4999)
 
 
-def vectors() -> dict[str, Any]:
+def privacy_vectors() -> dict[str, Any]:
     """All of them, as plain data."""
     words = [0, 1, 2**63, 2**64 - 1, 0x0123456789ABCDEF, *(int(w) for w in UnsafeSeed(2026).words(27))]
     epsilons = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -105,7 +98,3 @@ def _hex(word: int) -> str:
 
 def _plain(value: Any) -> Any:
     return _hex(value) if isinstance(value, int) and value >= 2**53 else value
-
-
-if __name__ == "__main__":
-    print(flat(device_vectors()) if sys.argv[1:] == ["device"] else json.dumps(vectors(), indent=1))
