@@ -7,9 +7,10 @@ from hushprice.policies.private.etc_ldp import (
     ETCLDPApproxDoubling,
     ETCLDPDoubling,
 )
-from hushprice.policies.private.learner import Learner
+from hushprice.policies.private.learner import PrivateLearner
 from hushprice.policies.private.mixed import ETCLDPMixed, ETCLDPMixedDoubling
 from hushprice.policies.private.reports import MixedReports, PrivateReports
+from hushprice.policies.private.server import ScheduledServer
 
 __all__ = [
     "ETCLDP",
@@ -18,8 +19,9 @@ __all__ = [
     "ETCLDPDoubling",
     "ETCLDPMixed",
     "ETCLDPMixedDoubling",
-    "Learner",
     "MixedReports",
+    "PrivateLearner",
     "PrivatePolicy",
     "PrivateReports",
+    "ScheduledServer",
 ]

@@ -36,7 +36,7 @@ from hushprice.privacy.mechanism import LARGEST_PRIVATE_DIM
 
 if TYPE_CHECKING:
     from hushprice.policies.private.device import PrivateDevice
-    from hushprice.policies.private.learner import Learner
+    from hushprice.policies.private.learner import PrivateLearner
     from hushprice.policies.private.schedules import Schedule
 
 Score = Literal["centred", "paper"]
@@ -56,7 +56,7 @@ class PrivatePolicy(Policy):
     """
 
     private: ClassVar[bool] = True
-    learner: ClassVar[Learner]  # how reports become an estimate
+    learner: ClassVar[PrivateLearner]  # how reports become an estimate
 
     epsilon: float
     z_max: float

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from hushprice.errors import finite, positive_int
 from hushprice.policies.private.base import PrivatePolicy
-from hushprice.policies.private.learner import Learner
+from hushprice.policies.private.learner import PrivateLearner
 from hushprice.policies.private.loop import SGDLoop
 from hushprice.policies.private.mechanisms import PureMechanism, as_pure, pure
 from hushprice.policies.private.schedules import Doubling, Once, Schedule, as_restart, private_experiments
@@ -27,7 +27,7 @@ from hushprice.policies.private.server import SGDServer
 from hushprice.privacy import Gaussian, VectorMechanism
 from hushprice.privacy.gaussian import Calibration
 
-SGD = Learner(server=SGDServer, loop=SGDLoop)
+SGD = PrivateLearner(server=SGDServer, loop=SGDLoop)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class ETCLDP(PrivatePolicy):
     """
 
     name: ClassVar[str] = "etc-ldp"
-    learner: ClassVar[Learner] = SGD
+    learner: ClassVar[PrivateLearner] = SGD
 
     noise: PureMechanism = "l2-ball"
     horizon: int
@@ -69,7 +69,7 @@ class ETCLDPDoubling(PrivatePolicy):
     """ETC-LDP in episodes of doubling length, for an unknown horizon."""
 
     name: ClassVar[str] = "etc-ldp-doubling"
-    learner: ClassVar[Learner] = SGD
+    learner: ClassVar[PrivateLearner] = SGD
 
     noise: PureMechanism = "l2-ball"
     restart: bool = False
@@ -94,7 +94,7 @@ class ETCLDPApprox(PrivatePolicy):
     """
 
     name: ClassVar[str] = "etc-ldp-approx"
-    learner: ClassVar[Learner] = SGD
+    learner: ClassVar[PrivateLearner] = SGD
 
     delta: float = 1e-3
     calibration: Calibration = "analytic"
@@ -124,7 +124,7 @@ class ETCLDPApproxDoubling(PrivatePolicy):
     """ETC-LDP-Approx in episodes of doubling length, for an unknown horizon."""
 
     name: ClassVar[str] = "etc-ldp-approx-doubling"
-    learner: ClassVar[Learner] = SGD
+    learner: ClassVar[PrivateLearner] = SGD
 
     delta: float = 1e-3
     calibration: Calibration = "analytic"

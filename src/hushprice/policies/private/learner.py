@@ -13,7 +13,7 @@ from hushprice.policies.private.device import PrivateDevice
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learner:
+class PrivateLearner:
     """How a private policy turns reports into an estimate.
 
     Parameters

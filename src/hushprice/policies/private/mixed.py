@@ -15,14 +15,14 @@ from typing import ClassVar
 from hushprice.errors import positive_int
 from hushprice.policies.private.base import PrivatePolicy
 from hushprice.policies.private.device import MixedDevice
-from hushprice.policies.private.learner import Learner
+from hushprice.policies.private.learner import PrivateLearner
 from hushprice.policies.private.loop import MixedLoop
 from hushprice.policies.private.mechanisms import PureMechanism, as_pure, pure
 from hushprice.policies.private.schedules import MixedDoubling, MixedOnce, Schedule, as_restart
 from hushprice.policies.private.server import MixedServer
 from hushprice.privacy import VectorMechanism
 
-MIXED_SGD = Learner(server=MixedServer, device=MixedDevice, loop=MixedLoop)
+MIXED_SGD = PrivateLearner(server=MixedServer, device=MixedDevice, loop=MixedLoop)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class MixedLDP(PrivatePolicy):
     """What both have: the choice to be public comes with each customer."""
 
     not_served: ClassVar[str] = "it would keep the raw records of those who agree. Take etc-ldp or etc-ldp-doubling."
-    learner: ClassVar[Learner] = MIXED_SGD
+    learner: ClassVar[PrivateLearner] = MIXED_SGD
 
     noise: PureMechanism = "l2-ball"
 

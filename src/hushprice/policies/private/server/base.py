@@ -20,7 +20,6 @@ from hushprice.policies.snapshot import whole
 
 if TYPE_CHECKING:
     from hushprice.policies.private.base import PrivatePolicy
-    from hushprice.privacy.mechanism import Rows
 
 
 class ScheduledServer(Server[ReportsT]):
@@ -52,7 +51,7 @@ class ScheduledServer(Server[ReportsT]):
     # -- what a learner adds --------------------------------------------------------------------------------------
 
     @abstractmethod
-    def learn(self, rows: Rows) -> None:
+    def learn(self, reports: PrivateReports) -> None:
         """Learn from reports that the mechanism can have made: numbers t + 1, t + 2, ... of this estimate."""
 
     def start_afresh(self) -> None:
@@ -92,6 +91,11 @@ class ScheduledServer(Server[ReportsT]):
         if self.offset >= self.length:
             self._begin(self.q + 1)
 
+    @property
+    def stage(self) -> int:
+        """What reports are for, and say so: the episode where the estimate starts afresh with each."""
+        return self.q if self.schedule.restarts else 1
+
     def progress(self) -> Progress:
         return Progress.of_episode(self.q, offset=self.offset, explore=self.explore, length=self.length)
 
@@ -110,7 +114,7 @@ class ScheduledServer(Server[ReportsT]):
             phase=Phase.EXPLORE if exploring else Phase.EXPLOIT,
             theta=self.theta.copy() if exploring else self.committed(),
             learn=exploring,
-            stage=self.q if self.schedule.restarts else 1,
+            stage=self.stage,
         )
 
     @property
@@ -135,7 +139,7 @@ class ScheduledServer(Server[ReportsT]):
         """Learn from checked reports, and count them; those of an episode before a restart come too late."""
         if self.schedule.restarts and reports.stage != self.q:
             return
-        self.learn(reports.rows)
+        self.learn(reports)
         self.count(len(reports.rows))
 
     def count(self, n: int) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from hushprice.kernels import sgd as kernel
 from hushprice.kernels.state import SGDRate
 from hushprice.policies.base import ReportsT
+from hushprice.policies.private.reports import PrivateReports
 from hushprice.policies.private.server.base import ScheduledServer
 
 if TYPE_CHECKING:
     from hushprice.policies.private.base import PrivatePolicy
-    from hushprice.privacy.mechanism import Rows
 
 
 class SGDServer(ScheduledServer[ReportsT]):
@@ -21,5 +21,5 @@ class SGDServer(ScheduledServer[ReportsT]):
         super().__init__(policy)
         self.rate = SGDRate(policy.zeta, *policy.price_scale, *policy.ball)
 
-    def learn(self, rows: Rows) -> None:
-        kernel.absorb_rows(self.mechanism.code, self.mechanism.scale, rows, self.t, self.rate, self.theta)
+    def learn(self, reports: PrivateReports) -> None:
+        kernel.absorb_rows(self.mechanism.code, self.mechanism.scale, reports.rows, self.t, self.rate, self.theta)
