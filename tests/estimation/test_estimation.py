@@ -11,7 +11,7 @@ import statsmodels.api as sm
 
 import hushprice as hp
 from hushprice.demand import Family
-from hushprice.estimation import DRIFT_BOUND, RunningEstimator, design, fit
+from hushprice.estimation import DRIFT_BOUND, Prior, RunningEstimator, design, fit
 from tests.support.paths import KARLAN_ZINMAN
 
 SM_FAMILIES = {"linear": sm.families.Gaussian, "logistic": sm.families.Binomial, "poisson": sm.families.Poisson}
@@ -255,7 +255,7 @@ def _stream(
 def test_the_running_estimate_stays_within_its_bound(family: Family, market: str, ridge: float, style: str) -> None:
     rng = np.random.default_rng(21)
     for dim in (1, 6):
-        estimator = RunningEstimator(family, dim=dim, ridge=ridge)
+        estimator = RunningEstimator(family, prior=Prior.ridge(dim, ridge))
         world = hp.markets.get(market)(dim=dim, family=family)
         assert _stream(estimator, world, rng, 1500, style) <= DRIFT_BOUND
         assert estimator.refits < 1500 / 4  # or it would be no running estimate
@@ -263,14 +263,14 @@ def test_the_running_estimate_stays_within_its_bound(family: Family, market: str
 
 def test_linear_rank_one_steps_are_exact() -> None:
     rng = np.random.default_rng(22)
-    estimator = RunningEstimator(hp.Linear(), dim=4, ridge=0.5)
+    estimator = RunningEstimator(hp.Linear(), prior=Prior.ridge(4, 0.5))
     assert _stream(estimator, hp.markets.s1(dim=4, family="linear"), rng, 600, "uniform") < 1e-6
 
 
 def test_outliers_do_not_throw_the_running_estimate_off() -> None:
     """A record the model holds impossible: an explicit Newton step would jump to infinity."""
     rng = np.random.default_rng(23)
-    estimator = RunningEstimator(hp.Logistic(), dim=1, ridge=1e-4)
+    estimator = RunningEstimator(hp.Logistic(), prior=Prior.ridge(1, 1e-4))
     z = np.ones((200, 1))
     price = rng.uniform(0, 3, 200)
     estimator.absorb(z, price, (price < 1.5).astype(float))
@@ -285,7 +285,7 @@ def test_a_ridge_lost_in_rounding_still_gives_an_estimate() -> None:
     rng = np.random.default_rng(0)
     z, price = np.full((2000, 2), 1e5), rng.uniform(0, 3, 2000)
     for ridge in (1e-6, 1.0):
-        estimator = RunningEstimator(hp.Linear(), dim=2, ridge=ridge)
+        estimator = RunningEstimator(hp.Linear(), prior=Prior.ridge(2, ridge))
         estimator.absorb(z, price, 1.0 - 0.8 * price + rng.normal(size=2000))
         theta = 2e5 * estimator.theta()
         np.testing.assert_allclose(theta, [1, 1, 0.8, 0.8], atol=0.15)
@@ -296,7 +296,7 @@ def test_a_ridge_lost_in_rounding_still_gives_an_estimate() -> None:
 def test_one_enormous_context_does_not_spoil_the_estimate_for_ever(size: float) -> None:
     rng = np.random.default_rng(1)
     for family in FAMILIES:
-        estimator = RunningEstimator(family, dim=1, ridge=1.0)
+        estimator = RunningEstimator(family, prior=Prior.ridge(1, 1.0))
         for i in range(600):
             z = np.array([[size if i == 250 else 1.0]])
             price = rng.uniform(0, 3, 1)
@@ -308,8 +308,8 @@ def test_one_enormous_context_does_not_spoil_the_estimate_for_ever(size: float) 
 @pytest.mark.parametrize("seed", [39, 58])
 def test_outliers_of_every_size_keep_the_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    poisson = RunningEstimator(hp.Poisson(), dim=1, ridge=1e-3)
-    logistic = RunningEstimator(hp.Logistic(), dim=5, ridge=1.0)
+    poisson = RunningEstimator(hp.Poisson(), prior=Prior.ridge(1, 1e-3))
+    logistic = RunningEstimator(hp.Logistic(), prior=Prior.ridge(5, 1.0))
     truth = rng.normal(size=10)
     for i in range(600):
         z, y = np.array([[1 + rng.random()]]) * (30 if i % 50 == 49 else 1), float(rng.poisson(1.0))
@@ -326,7 +326,7 @@ def test_outliers_of_every_size_keep_the_bound(seed: int) -> None:
 def test_the_estimate_does_not_depend_on_how_records_arrive_in_memory() -> None:
     """Growing the store and reading it back changes no bit."""
     rng = np.random.default_rng(24)
-    one, other = (RunningEstimator(hp.Logistic(), dim=2, ridge=1.0) for _ in range(2))
+    one, other = (RunningEstimator(hp.Logistic(), prior=Prior.ridge(2, 1.0)) for _ in range(2))
     other.reserve(5000)
     for _ in range(500):
         z, price = rng.random((1, 2)), rng.uniform(0, 3, 1)

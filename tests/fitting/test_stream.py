@@ -21,6 +21,7 @@ from hushprice.fitting.passes import separation
 from hushprice.fitting.passes.separation import separable
 from hushprice.fitting.reading.ordered_map import in_order
 from hushprice.kernels import newton, streamed
+from hushprice.kernels.state import StreamedRows
 
 FAMILIES = {"logistic": sm.families.Binomial, "poisson": sm.families.Poisson, "linear": sm.families.Gaussian}
 FEATURES = ["age", "income", "risk"]
@@ -333,7 +334,9 @@ def test_the_kernel_agrees_with_the_one_in_memory(family: str, weighted: bool, r
     padded = np.zeros((d, -(-rows // streamed.TILE) * streamed.TILE))
     padded[:, :rows] = z.T
     gradient, blocks = np.empty((2, d)), np.empty((3, d, d))
-    loss, smallest = streamed.evaluate(code, padded, price, 2.0, 0.5, y, w, theta[:d], theta[d:], gradient, blocks)
+    loss, smallest = streamed.evaluate(
+        code, StreamedRows(padded, price, y, w), 2.0, 0.5, theta[:d], theta[d:], gradient, blocks
+    )
     q = (price - 2.0) / 0.5
     x = np.hstack([z, -q[:, None] * z])
     slope, information = np.empty(2 * d), np.empty((2 * d, 2 * d))

@@ -18,8 +18,9 @@ from scipy import stats
 import hushprice as hp
 from hushprice import checks
 from hushprice.demand import FAMILIES, Family
-from hushprice.estimation import DRIFT_BOUND, StageEstimators
+from hushprice.estimation import DRIFT_BOUND, Prior, StageEstimators
 from hushprice.kernels import confidence as kernel
+from hushprice.kernels.state import Belief, BoundRule
 from hushprice.kernels.ucb_price import STACK, length, optimistic_price
 from hushprice.markets import Block
 from hushprice.policies import Bounds, Params, Phase, Plan
@@ -49,7 +50,7 @@ def test_three_forms_serve_every_price(d: int, rng: np.random.Generator) -> None
 
 def test_rank_one_steps_do_not_drift(rng: np.random.Generator) -> None:
     """10 000 steps, in directions of very different size: as good as a fresh inverse at any moment."""
-    stages = StageEstimators(hp.Linear(), dim=4, ridge=0.3, stages=1)
+    stages = StageEstimators(hp.Linear(), prior=Prior.ridge(4, 0.3), stages=1)
     sizes = np.array([1e-2, 1.0, 1.0, 1e2])
     for n in range(10_000):
         stages.absorb(1, sizes * rng.standard_normal((1, 4)), rng.uniform(0, 3, 1), rng.standard_normal(1))
@@ -69,7 +70,7 @@ def test_widths_are_right_in_any_unit(unit: float, rng: np.random.Generator) -> 
 
     V is then so ill-conditioned that its inverse in floating point would be wrong in every digit.
     """
-    stages = StageEstimators(hp.Linear(), dim=1, ridge=1.0, stages=1)
+    stages = StageEstimators(hp.Linear(), prior=Prior.ridge(1, 1.0), stages=1)
     n = 3000
     z = unit * rng.uniform(0.5, 1.5, (n, 1))
     for k in range(n):
@@ -88,7 +89,7 @@ def test_widths_are_right_in_any_unit(unit: float, rng: np.random.Generator) -> 
 
 def test_stages_share_nothing(rng: np.random.Generator) -> None:
     """Each stage's estimate is the MLE of its own records, wherever the others' records lie."""
-    stages = StageEstimators(hp.Logistic(), dim=2, ridge=1.0, stages=3)
+    stages = StageEstimators(hp.Logistic(), prior=Prior.ridge(2, 1.0), stages=3)
     kept: dict[int, list[Any]] = {1: [], 2: [], 3: []}
     for _ in range(900):
         s = int(rng.choice([1, 1, 1, 2, 2, 3]))
@@ -124,7 +125,7 @@ def _index_profit(family: Family, a: float, b: float, alpha: float, q: Any, p: A
 
 
 def _chosen(family: Family, a: float, b: float, alpha: float, q: Any, cost: float = 0.0) -> float:
-    return float(optimistic_price(family.code, a, b, alpha, *q, cost, 0.0, 3.0, np.empty((STACK, 2))))
+    return float(optimistic_price(family.code, Belief(a, b, alpha, *q), cost, 0.0, 3.0, np.empty((STACK, 2))))
 
 
 def _best_on_grid(family: Family, a: float, b: float, alpha: float, q: Any, cost: float) -> float:
@@ -195,7 +196,7 @@ def test_an_index_with_two_peaks(a: float, b: float, q: Any, peaks: int, end: bo
 )
 def test_newton_neither_circles_nor_stops_early(a: float, b: float, alpha: float, q: Any, high: float) -> None:
     """Steps that would go back and forth for ever, and ranges so wide that a small part of them is a large price."""
-    price = float(optimistic_price(1, a, b, alpha, *q, 0.0, 0.0, high, np.empty((STACK, 2))))
+    price = float(optimistic_price(1, Belief(a, b, alpha, *q), 0.0, 0.0, high, np.empty((STACK, 2))))
     grid = np.geomspace(1e-4, 30.0, 400_001)
     best = grid[int(np.argmax(_index_profit(hp.Logistic(), a, b, alpha, q, grid, 0.0)))]
     assert price == pytest.approx(best, rel=1e-4)
@@ -208,7 +209,8 @@ def test_without_a_width_the_search_agrees_with_the_closed_form(high: float, rng
     a, b = rng.uniform(-5, 30, 70_000), 10.0 ** rng.uniform(-1.5, 1.5, 70_000)
     stack = np.empty((STACK, 2))
     prices = [
-        float(optimistic_price(1, x, y, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, high, stack)) for x, y in zip(a, b, strict=True)
+        float(optimistic_price(1, Belief(x, y, 0.0, 1.0, 0.0, 1.0), 0.0, 0.0, high, stack))
+        for x, y in zip(a, b, strict=True)
     ]
     np.testing.assert_allclose(prices, family.optimal_price(a, b, (0.0, high)), rtol=1e-7)
 
@@ -367,10 +369,8 @@ def test_stages_decide_as_in_the_listing(family: Family, cost: float, rng: np.ra
         inverse = root @ root.transpose(0, 2, 1)
         z = rng.uniform(0.1, 0.5, d)
         want = _listing(family, z, theta, inverse, alpha, T, K, cost)
-        got = kernel.staged_price(
-            family.code, z, theta, root, alpha, 1 / math.sqrt(T), K, cost, 0.0, 3.0,
-            np.empty(K, np.bool_), np.empty(K), np.empty(8),
-        )  # fmt: skip
+        rule = BoundRule(Phase.STAGES.value, family.code, theta, root, alpha, 1 / math.sqrt(T), K)
+        got = kernel.staged_price(rule, z, cost, 0.0, 3.0, kernel.scratch(rule))
         assert got[1] == want[1]
         assert got[0] == pytest.approx(want[0], abs=1e-12)
         seen.add(got[1])
@@ -421,10 +421,8 @@ def test_what_joins_a_stage_does_not_depend_on_its_outcomes(family: Family, rng:
         z = rng.uniform(0.1, 1.5, 1)
 
         def decide(theta: Any, root: Any = root, z: Any = z) -> tuple[float, int]:
-            scratch = np.empty(K, np.bool_), np.empty(K), np.empty(4)
-            decision: tuple[float, int] = kernel.staged_price(
-                family.code, z, theta, root, 1.0, 0.01, K, 0.0, 0.0, 3.0, *scratch
-            )
+            rule = BoundRule(Phase.STAGES.value, family.code, theta, root, 1.0, 0.01, K)
+            decision: tuple[float, int] = kernel.staged_price(rule, z, 0.0, 0.0, 3.0, kernel.scratch(rule))
             return decision
 
         price, s = decide(theta)
@@ -439,9 +437,9 @@ def test_what_joins_a_stage_does_not_depend_on_its_outcomes(family: Family, rng:
 
 def test_estimates_beyond_all_numbers_give_a_price_of_the_grid() -> None:
     """Rewards that are not numbers must not eliminate the last arm."""
-    scratch = np.empty(5, np.bool_), np.empty(5), np.empty(4)
     theta, root = np.full((3, 2), 1e308), np.full((3, 2, 2), 1e-20)
-    price, stage = kernel.staged_price(0, np.array([1e12]), theta, root, 1e-6, 1e-9, 5, 0.0, 1.0, 3.0, *scratch)
+    rule = BoundRule(Phase.STAGES.value, 0, theta, root, 1e-6, 1e-9, 5)
+    price, stage = kernel.staged_price(rule, np.array([1e12]), 0.0, 1.0, 3.0, kernel.scratch(rule))
     assert stage == 0
     assert 1.0 <= price <= 3.0
 

@@ -1,7 +1,8 @@
 """Estimation: the maximum likelihood estimate, and running ones for policies that re-estimate all the time."""
 
 from hushprice.estimation.mle import Fit, design, fit
+from hushprice.estimation.prior import Prior
 from hushprice.estimation.running import DRIFT_BOUND, RunningEstimator
 from hushprice.estimation.stages import StageEstimators
 
-__all__ = ["DRIFT_BOUND", "Fit", "RunningEstimator", "StageEstimators", "design", "fit"]
+__all__ = ["DRIFT_BOUND", "Fit", "Prior", "RunningEstimator", "StageEstimators", "design", "fit"]

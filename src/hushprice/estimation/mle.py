@@ -20,6 +20,7 @@ from hushprice.demand import Family, as_family
 from hushprice.errors import HushpriceError, InvalidInput, NoMLE, finite, positive_int
 from hushprice.kernels import LINEAR, LOGISTIC
 from hushprice.kernels import newton as kernel
+from hushprice.kernels.state import Penalty, ridge_penalty
 
 _SUBSAMPLE = 16  # the first fit is on one record in so many
 _LARGE = 8  # ... when that leaves at least so many records per coefficient
@@ -113,7 +114,8 @@ def fit(
     if m == 0 or (n == 0 and ridge == 0.0):
         raise InvalidInput("There is nothing to fit: x needs a column and a record, or a ridge above 0.")
 
-    penalty = ridge / unit
+    ridge_unit = ridge / unit
+    penalty = ridge_penalty(ridge_unit)
     theta, information, passes, status = _solve(family, rows, outcomes, w, penalty, tolerance, max_passes)
     basis: Array | None = None
     if status == kernel.SINGULAR:
@@ -135,7 +137,7 @@ def fit(
 
     rank = m if basis is None else basis.shape[1]
     dispersion = _dispersion(family, outcomes, eta, w, rank)
-    covariance = dispersion * _covariance(information, penalty) / (unit if family.code != LINEAR else 1.0)
+    covariance = dispersion * _covariance(information, ridge_unit) / (unit if family.code != LINEAR else 1.0)
     if basis is not None:
         covariance = basis @ covariance @ basis.T
         unidentified = ~_in_row_space(rows, basis)
@@ -156,7 +158,7 @@ def fit(
 
 
 def _solve(
-    family: Family, rows: Array, y: Array, w: Array, ridge: float, tolerance: float, max_passes: int
+    family: Family, rows: Array, y: Array, w: Array, penalty: Penalty, tolerance: float, max_passes: int
 ) -> tuple[Array, Array, int, int]:
     """Newton from zero, or from a fit on a systematic subsample when there are records to spare."""
     n, m = rows.shape
@@ -164,15 +166,15 @@ def _solve(
     if n >= _SUBSAMPLE * _LARGE * m:
         some = slice(None, None, _SUBSAMPLE)
         start, _, _, status = _solve(
-            family, np.ascontiguousarray(rows[some]), y[some].copy(), w[some].copy(), ridge, 0.1, max_passes
+            family, np.ascontiguousarray(rows[some]), y[some].copy(), w[some].copy(), penalty, 0.1, max_passes
         )
         theta = start if status == kernel.CONVERGED else theta
     information = np.empty((m, m))
     newton = kernel.newton if n <= _CHUNK else _newton_threaded
-    status, passes = newton(family.code, rows, y, w, ridge, theta, information, tolerance, max_passes)
+    status, passes = newton(family.code, rows, y, w, penalty, theta, information, tolerance, max_passes)
     if status != kernel.CONVERGED and n >= _SUBSAMPLE * _LARGE * m:  # the subsample may have led astray
         theta[:] = 0.0
-        status, passes = newton(family.code, rows, y, w, ridge, theta, information, tolerance, max_passes)
+        status, passes = newton(family.code, rows, y, w, penalty, theta, information, tolerance, max_passes)
     return theta, np.tril(information) + np.tril(information, -1).T, passes, status
 
 
@@ -181,7 +183,7 @@ def _newton_threaded(
     rows: Array,
     y: Array,
     w: Array,
-    ridge: float,
+    penalty: Penalty,
     theta: Array,
     information: Array,
     tolerance: float,
@@ -206,7 +208,9 @@ def _newton_threaded(
         for passes in range(1, max_passes + 1):
             value = sum(pool.map(evaluate, range(len(parts))))
             gradient[:], information[:] = gradients.sum(axis=0), hessians.sum(axis=0)
-            status = kernel.step(value, ridge, theta, trial, direction, gradient, information, factor, state, tolerance)
+            status = kernel.step(
+                value, penalty, theta, trial, direction, gradient, information, factor, state, tolerance
+            )
             if status != kernel.RUNNING:
                 return status, passes
     return kernel.STALLED, max_passes

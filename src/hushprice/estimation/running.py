@@ -28,29 +28,44 @@ import numpy as np
 from hushprice.arrays import Array
 from hushprice.demand import Family
 from hushprice.errors import SnapshotError
+from hushprice.estimation.prior import Prior
 from hushprice.kernels import newton, running
+from hushprice.kernels.state import EstimatorState
 
 DRIFT_BOUND = 0.2
 
 
 class RunningEstimator:
-    """Ridge MLE of all records absorbed so far, re-estimated on demand.
+    """Penalised MLE of all records absorbed so far, re-estimated on demand.
 
+    It minimises the loss of the records plus the prior's 1/2 (theta - centre)' precision (theta - centre).
+
+    Parameters
+    ----------
+    family : Family
+        The demand family.
+    prior : Prior
+        Where theta is expected before any record; ``Prior.ridge`` for a ridge.
+
+    Examples
+    --------
     >>> from hushprice.demand import Logistic
-    >>> estimator = RunningEstimator(Logistic(), dim=1, ridge=1.0)
+    >>> estimator = RunningEstimator(Logistic(), prior=Prior.ridge(1, 1.0))
     >>> estimator.absorb(np.array([[1.0]]), np.array([2.0]), np.array([0.0]))
     >>> estimator.theta().round(3)
     array([-0.236,  0.471])
     """
 
-    def __init__(self, family: Family, *, dim: int, ridge: float) -> None:
-        m = 2 * dim
-        self.family, self.dim, self.ridge = family, dim, ridge
+    def __init__(self, family: Family, *, prior: Prior) -> None:
+        m = prior.centre.size
+        self.family, self.prior, self.dim = family, prior, prior.dim
+        self._penalty = prior.penalty
         self.x, self.y = np.empty((64, m)), np.empty(64)
-        self._theta, self.P = np.zeros(m), np.eye(m) / ridge
+        self._theta, self.P = prior.centre.copy(), prior.covariance
         self.counts = np.zeros(4, dtype=np.int64)
         self.pace = np.array([running.START_GROWTH, 0.0, 0.0, np.inf, -np.inf])
         self.anchor = np.zeros((3, m))
+        self.anchor[0] = prior.centre
         self._ahead: RunningEstimator | None = None  # see estimate
 
     def move(self, theta: Array, P: Array, counts: Any, pace: Array, anchor: Array) -> None:
@@ -91,13 +106,15 @@ class RunningEstimator:
         self.pace[running.HIGHEST] = max(self.pace[running.HIGHEST], price.max(initial=-np.inf))
         self.counts[running.HELD] += len(y)
 
-    def arrays(self) -> tuple[Array, Array, Array, Array, Any, Array, Array]:
-        """(x, y, theta, P, counts, pace, anchor): the state as the kernels take it."""
-        return self.x, self.y, self._theta, self.P, self.counts, self.pace, self.anchor
+    def arrays(self) -> EstimatorState:
+        """The state as the kernels take it."""
+        return EstimatorState(
+            self.family.code, self._penalty, self.x, self.y, self._theta, self.P, self.counts, self.pace, self.anchor
+        )
 
     def theta(self) -> Array:
         """The estimate from all records held."""
-        running.update(self.family.code, self.ridge, *self.arrays())
+        running.update(self.arrays())
         return self._theta.copy()
 
     @property
@@ -118,7 +135,7 @@ class RunningEstimator:
         Examples
         --------
         >>> from hushprice.demand import Linear
-        >>> estimator = RunningEstimator(Linear(), dim=1, ridge=1.0)
+        >>> estimator = RunningEstimator(Linear(), prior=Prior.ridge(1, 1.0))
         >>> estimator.absorb(np.array([[1.0]]), np.array([2.0]), np.array([3.0]))
         >>> estimator.estimate()[0], estimator.published
         (array([ 0.5, -1. ]), array([0., 0.]))
@@ -137,8 +154,10 @@ class RunningEstimator:
     def exact(self) -> tuple[Array, Array]:
         """(theta, penalised information) of a fresh exact fit of the same records; changes nothing."""
         n, m = self.records, 2 * self.dim
-        theta, information = np.zeros(m), np.empty((m, m))
-        newton.newton(self.family.code, self.x[:n], self.y[:n], np.empty(0), self.ridge, theta, information, 1e-8, 500)
+        theta, information, no_weights = np.zeros(m), np.empty((m, m)), np.empty(0)
+        newton.newton(
+            self.family.code, self.x[:n], self.y[:n], no_weights, self._penalty, theta, information, 1e-8, 500
+        )
         return theta, np.tril(information) + np.tril(information, -1).T
 
     def drift(self) -> float:

@@ -1,9 +1,9 @@
 """Estimates with confidence widths, in stages that share no record.
 
-Each stage s = 1 .. S has a running estimate theta of its own records and, of their design matrix V = ridge I + sum of
-x x', a root W of the inverse: V^-1 = W W'. Policies with one estimate are the case S = 1. The arrays of all stages are
-stacked, and their records lie one stage after the other in one block of memory, so that a compiled loop can reach every
-stage.
+Each stage s = 1 .. S has a running estimate theta of its own records and, of their design matrix V = precision of the
+prior + sum of x x', a root W of the inverse: V^-1 = W W'. Policies with one estimate are the case S = 1. The arrays of
+all stages are stacked, and their records lie one stage after the other in one block of memory, so that a compiled loop
+can reach every stage.
 """
 
 from __future__ import annotations
@@ -16,15 +16,28 @@ import numpy as np
 from hushprice.arrays import Array
 from hushprice.demand import Family
 from hushprice.errors import SnapshotError
+from hushprice.estimation.prior import Prior
 from hushprice.estimation.running import RunningEstimator
 from hushprice.kernels import confidence as kernel
+from hushprice.kernels.state import StagesState
 
 
 class StageEstimators:
     """S running estimators, each with a root of V^-1.
 
+    Parameters
+    ----------
+    family : Family
+        The demand family.
+    prior : Prior
+        The prior of every stage; V without records is its precision.
+    stages : int
+        S, at least 1.
+
+    Examples
+    --------
     >>> from hushprice.demand import Linear
-    >>> stages = StageEstimators(Linear(), dim=1, ridge=1.0, stages=2)
+    >>> stages = StageEstimators(Linear(), prior=Prior.ridge(1, 1.0), stages=2)
     >>> stages.absorb(2, np.array([[1.0]]), np.array([2.0]), np.array([3.0]))
     >>> theta, root = stages.bounds()
     >>> theta
@@ -34,14 +47,15 @@ class StageEstimators:
     True
     """
 
-    def __init__(self, family: Family, *, dim: int, ridge: float, stages: int) -> None:
-        S, m = stages, 2 * dim
-        self.family, self.dim, self.ridge = family, dim, ridge
+    def __init__(self, family: Family, *, prior: Prior, stages: int) -> None:
+        S, m = stages, prior.centre.size
+        self.family, self.prior, self.dim = family, prior, prior.dim
+        self._penalty = prior.penalty
         self.theta, self.P, self.anchor = np.empty((S, m)), np.empty((S, m, m)), np.empty((S, 3, m))
         self.counts, self.pace = np.empty((S, 4), dtype=np.int64), np.empty((S, 5))
-        self.root = np.tile(np.eye(m) / np.sqrt(ridge), (S, 1, 1))
+        self.root = np.tile(prior.root, (S, 1, 1))
         self.inside = np.zeros(S, dtype=np.int64)  # records in V
-        self.members = tuple(RunningEstimator(family, dim=dim, ridge=ridge) for _ in range(S))
+        self.members = tuple(RunningEstimator(family, prior=prior) for _ in range(S))
         for s, member in enumerate(self.members):
             member.move(self.theta[s], self.P[s], self.counts[s], self.pace[s], self.anchor[s])
         self.x, self.y = np.empty((0, m)), np.empty(0)
@@ -69,19 +83,19 @@ class StageEstimators:
             self.x[rows][:n], self.y[rows][:n] = e.x[:n], e.y[:n]
             e.x, e.y = self.x[rows], self.y[rows]
 
-    def arrays(self) -> tuple[Any, ...]:
+    def arrays(self) -> StagesState:
         """The state as the kernels take it."""
-        return (
-            self.x, self.y, self.start, self.theta, self.P, self.counts, self.pace, self.anchor,
-            self.root, self.inside,
+        return StagesState(
+            self.family.code, self._penalty, self.x, self.y, self.start, self.theta, self.P, self.counts, self.pace,
+            self.anchor, self.root, self.inside,
         )  # fmt: skip
 
     def bounds(self) -> tuple[Array, Array]:
         """(theta, root of V^-1) of every stage, from all records held."""
         self.reserve(0)
-        work = np.empty(4 * self.dim)
+        work, state = np.empty(4 * self.dim), self.arrays()
         for s in range(len(self.members)):
-            kernel.catch_up(self.family.code, self.ridge, s, *self.arrays(), work)
+            kernel.catch_up(state, s, work)
         return self.theta.copy(), self.root.copy()
 
     def state(self) -> dict[str, Any]:

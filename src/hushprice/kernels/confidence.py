@@ -5,6 +5,8 @@ twice the digits that V^-1 itself would. With u = W'(z, 0) and v = W'(0, z) the 
 in its price, |x|^2 = |u - p v|^2 = r2 + q2 (p - vertex)^2, so that three numbers a customer and stage serve all prices.
 They are also the covariance of (z.alpha, z.beta) when theta has covariance V^-1: z.beta has variance q2, and z.alpha is
 vertex times z.beta plus an independent part of variance r2.
+
+``rule`` is a :class:`~hushprice.kernels.state.BoundRule`, ``stages`` a :class:`~hushprice.kernels.state.StagesState`.
 """
 
 import math
@@ -12,12 +14,13 @@ import math
 import numpy as np
 
 from hushprice.kernels.glm import best_price, best_profit, outcome, profit
-from hushprice.kernels.jit import compiled
+from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.newton import dot
 from hushprice.kernels.phases import INDEX, SAMPLE, STAGES
 from hushprice.kernels.quote import arm_price
 from hushprice.kernels.running import HELD, USED, append, update
 from hushprice.kernels.special import normal_quantile
+from hushprice.kernels.state import Belief, EstimatorState, Scratch
 from hushprice.kernels.ucb_price import STACK, length, optimistic_price
 
 # -- the root of V^-1 -------------------------------------------------------------------------------------------
@@ -86,8 +89,9 @@ def forms(root, z, work):
 
 
 @compiled
-def sampled_price(code, a, b, alpha, r2, vertex, q2, uniforms, cost, low, high):
+def sampled_price(code, belief, uniforms, cost, low, high):
     """Thompson sampling: the best price of one draw of (z.alpha, z.beta) ~ N((a, b), alpha^2 covariance)."""
+    a, b, alpha, r2, vertex, q2 = belief
     # a uniform of 0 has no normal quantile
     n0, n1 = normal_quantile(max(uniforms[0], 1e-300)), normal_quantile(max(uniforms[1], 1e-300))
     along = alpha * math.sqrt(q2) * n0
@@ -95,12 +99,13 @@ def sampled_price(code, a, b, alpha, r2, vertex, q2, uniforms, cost, low, high):
 
 
 @compiled
-def luckiest_price(code, a, b, alpha, r2, vertex, q2, d, uniforms, cost, low, high):
+def luckiest_price(code, belief, d, uniforms, cost, low, high):
     """The best price of the most profitable of several points of the confidence set |theta - theta_hat|_V <= alpha.
 
     The points are uniform in that ellipsoid of dimension 2 d. Of a uniform point of the unit ball, any two coordinates
     have squared length 1 - U^(1/d) and a uniform angle, which is all that (z.alpha, z.beta) needs.
     """
+    a, b, alpha, r2, vertex, q2 = belief
     best, best_a, best_b = -np.inf, a, b
     for k in range(uniforms.size // 2):
         radius = alpha * math.sqrt(max(1.0 - uniforms[2 * k] ** (1.0 / d), 0.0))
@@ -114,7 +119,7 @@ def luckiest_price(code, a, b, alpha, r2, vertex, q2, d, uniforms, cost, low, hi
 
 
 @compiled
-def staged_price(code, z, theta, root, alpha, floor, arms, cost, low, high, alive, reward, work):
+def staged_price(rule, z, cost, low, high, room):
     """supCB's decision for one customer: (price, stage), stage 0 when nothing is to be learned from the outcome.
 
     Stage s = 1, 2, ... estimates each arm's revenue r up to its width w = alpha |x|_{V^-1}, from its own records only.
@@ -122,6 +127,8 @@ def staged_price(code, z, theta, root, alpha, floor, arms, cost, low, high, aliv
     IV: otherwise on to stage s + 1 with the arms whose r is within 2 2^-s of the best.
     The width is convex in the price, so its largest value is at the lowest or the highest arm that is left.
     """
+    _, code, theta, root, alpha, floor, arms = rule
+    alive, reward, work, _ = room
     S = len(theta)
     first, last = 0, arms - 1
     for k in range(arms):
@@ -155,62 +162,81 @@ def staged_price(code, z, theta, root, alpha, floor, arms, cost, low, high, aliv
 
 
 @compiled
-def decide(rule, code, z, theta, root, alpha, floor, arms, uniforms, cost, low, high, alive, reward, work, stack):
-    """(price, stage) for one customer under one of the rules."""
-    if rule == STAGES:
-        return staged_price(code, z, theta, root, alpha, floor, arms, cost, low, high, alive, reward, work)
+def scratch(rule):
+    """Working memory for one decision after another."""
+    alive, reward = np.empty(rule.arms, np.bool_), np.empty(rule.arms)
+    return Scratch(alive, reward, np.empty(2 * rule.theta.shape[1]), np.empty((STACK, 2)))
+
+
+@compiled
+def decide(rule, z, uniforms, cost, low, high, room):
+    """(price, stage) for one customer in one of the phases; ``room`` is a :func:`scratch`."""
+    if rule.phase == STAGES:
+        return staged_price(rule, z, cost, low, high, room)
     d = z.size
-    r2, vertex, q2 = forms(root[0], z, work)
-    a, b = dot(z, theta[0, :d]), dot(z, theta[0, d:])
-    if rule == INDEX:
-        return optimistic_price(code, a, b, alpha, r2, vertex, q2, cost, low, high, stack), 1
-    if rule == SAMPLE:
-        return sampled_price(code, a, b, alpha, r2, vertex, q2, uniforms, cost, low, high), 1
-    return luckiest_price(code, a, b, alpha, r2, vertex, q2, d, uniforms, cost, low, high), 1
+    r2, vertex, q2 = forms(rule.root[0], z, room.work)
+    theta = rule.theta[0]
+    belief = Belief(dot(z, theta[:d]), dot(z, theta[d:]), rule.alpha, r2, vertex, q2)
+    if rule.phase == INDEX:
+        return optimistic_price(rule.code, belief, cost, low, high, room.stack), 1
+    if rule.phase == SAMPLE:
+        return sampled_price(rule.code, belief, uniforms, cost, low, high), 1
+    return luckiest_price(rule.code, belief, d, uniforms, cost, low, high), 1
 
 
 @compiled
-def decisions(rule, code, theta, root, alpha, floor, arms, z, uniforms, cost, low, high, prices, stages):
-    """:func:`decide` for customers under the same published bounds."""
-    alive, reward = np.empty(arms, np.bool_), np.empty(arms)
-    work, stack = np.empty(2 * theta.shape[1]), np.empty((STACK, 2))
+def decisions(rule, z, uniforms, cost, low, high, prices, numbers):
+    """:func:`decide` for customers under the same published bounds: their prices, and the numbers of their stages."""
+    room = scratch(rule)
     for i in range(len(z)):
-        prices[i], stages[i] = decide(
-            rule, code, z[i], theta, root, alpha, floor, arms, uniforms[i], cost, low, high,
-            alive, reward, work, stack,
-        )  # fmt: skip
+        prices[i], numbers[i] = decide(rule, z[i], uniforms[i], cost, low, high, room)
 
 
 @compiled
-def catch_up(code, ridge, s, x, y, start, theta, P, counts, pace, anchor, root, inside, work):
+def stage(stages, s):
+    """The state of one stage, for the functions of :mod:`hushprice.kernels.running`."""
+    rows = slice(stages.start[s], stages.start[s + 1])
+    return EstimatorState(
+        stages.code, stages.penalty, stages.x[rows], stages.y[rows], stages.theta[s], stages.P[s],
+        stages.counts[s], stages.pace[s], stages.anchor[s],
+    )  # fmt: skip
+
+
+@inlined
+def behind(counts, inside, s):
+    """Whether the estimate or the root of V^-1 of stage s lacks a record."""
+    return counts[s, USED] < counts[s, HELD] or inside[s] < counts[s, HELD]
+
+
+@compiled
+def catch_up(stages, s, work):
     """Bring the estimate and the root of V^-1 of stage s up to its records."""
-    n = counts[s, HELD]
-    if counts[s, USED] == n and inside[s] == n:
+    counts, inside = stages.counts, stages.inside
+    if not behind(counts, inside, s):
         return
-    rows = x[start[s] : start[s + 1]]
-    update(code, ridge, rows, y[start[s] : start[s + 1]], theta[s], P[s], counts[s], pace[s], anchor[s])
+    n = counts[s, HELD]
+    one, root = stage(stages, s), stages.root[s]
+    update(one)
     for k in range(inside[s], n):
-        weigh(rows[k], root[s], work)
+        weigh(one.x[k], root, work)
     inside[s] = n
 
 
 @compiled
-def sell_block(
-    rule, code, ridge, alpha, floor, arms, cost, low, high, z, uniforms,
-    x, y, start, theta, P, counts, pace, anchor, root, inside,
-    demand, prices, stages,
-):  # fmt: skip
-    """Decide, sell, record and re-estimate, one customer after another. The same steps as a live round."""
-    alive, reward = np.empty(arms, np.bool_), np.empty(arms)
-    work, stack = np.empty(2 * theta.shape[1]), np.empty((STACK, 2))
+def sell_block(rule, z, uniforms, cost, low, high, stages, demand, prices, numbers):
+    """Decide, sell, record and re-estimate, one customer after another. The same steps as a live round.
+
+    ``rule`` holds the very arrays theta and root of ``stages``, which change from one customer to the next.
+    """
+    room, S = scratch(rule), len(rule.theta)
+    work, x, y, start = room.work, stages.x, stages.y, stages.start
+    counts, pace, inside = stages.counts, stages.pace, stages.inside
     for i in range(len(z)):
-        for s in range(len(theta)):
-            catch_up(code, ridge, s, x, y, start, theta, P, counts, pace, anchor, root, inside, work)
-        prices[i], stages[i] = decide(
-            rule, code, z[i], theta, root, alpha, floor, arms, uniforms[i], cost, low, high,
-            alive, reward, work, stack,
-        )  # fmt: skip
-        s = stages[i] - 1
+        for s in range(S):
+            if behind(counts, inside, s):  # asked here too: a call costs more than the question
+                catch_up(stages, s, work)
+        prices[i], numbers[i] = decide(rule, z[i], uniforms[i], cost, low, high, room)
+        s = numbers[i] - 1
         if s >= 0:
             rows = slice(start[s], start[s + 1])
             append(x[rows], y[rows], counts[s], pace[s], z[i], prices[i], outcome(demand, i, prices[i]))

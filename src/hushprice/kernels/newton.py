@@ -1,4 +1,7 @@
-"""Damped Newton for the ridge GLM: F(theta) = sum_i w_i [psi(x_i.theta) - y_i x_i.theta] + ridge/2 |theta|^2."""
+"""Damped Newton for the penalised GLM: F(theta) = sum_i w_i [psi(x_i.theta) - y_i x_i.theta] + penalty(theta).
+
+``penalty`` is a :class:`~hushprice.kernels.state.Penalty`.
+"""
 
 import math
 
@@ -157,7 +160,7 @@ def invert(factor, out):
 def _make_definite(information, factor):
     """Raise the diagonal by the least power of ten of rounding that lets the factorisation through.
 
-    With a ridge the matrix is positive definite, but next to large entries the ridge can be lost in rounding.
+    With a penalty the matrix is positive definite, but next to large entries the penalty can be lost in rounding.
     """
     lift = 1e-13 * information.shape[0]
     for _ in range(12):
@@ -170,24 +173,52 @@ def _make_definite(information, factor):
 
 
 @compiled
-def step(value, ridge, theta, trial, direction, gradient, information, factor, state, tolerance):
+def penalised(penalty, theta):
+    """The penalty at theta."""
+    if penalty.precision.size == 0:
+        return 0.5 * penalty.ridge * dot(theta, theta)
+    way = theta - penalty.centre
+    total = 0.0
+    for i in range(theta.size):
+        total += way[i] * dot(penalty.precision[i], way)
+    return 0.5 * total
+
+
+@compiled
+def add_penalty(penalty, theta, gradient, information):
+    """Add the penalty's gradient, and its Hessian to the lower triangle of the information."""
+    m = theta.size
+    if penalty.precision.size == 0:
+        for i in range(m):
+            gradient[i] += penalty.ridge * theta[i]
+            information[i, i] += penalty.ridge
+        return
+    way = theta - penalty.centre
+    for i in range(m):
+        row = penalty.precision[i]
+        gradient[i] += dot(row, way)
+        for j in range(i + 1):
+            information[i, j] += row[j]
+
+
+@compiled
+def step(value, penalty, theta, trial, direction, gradient, information, factor, state, tolerance):
     """What to do with the unpenalised objective, gradient and information at ``trial``.
 
     Takes the trial point over into ``theta`` if F went down, and sets the next one a Newton step further;
     otherwise halves the step. ``state`` = (F at theta, length of the step tried, Newton decrement).
     """
     m = theta.size
-    value += 0.5 * ridge * dot(trial, trial)
+    value += penalised(penalty, trial)
     if not value <= state[0] + 1e-12 * abs(state[0]):  # a rise within rounding is not a rise
         state[1] *= 0.5
         for i in range(m):
             trial[i] = theta[i] + state[1] * direction[i]
         return STALLED if state[1] < 1e-12 else RUNNING
     theta[:] = trial
-    for i in range(m):
-        gradient[i] += ridge * theta[i]
-        information[i, i] += ridge
-    if not cholesky(information, factor) and (ridge == 0.0 or not _make_definite(information, factor)):
+    add_penalty(penalty, theta, gradient, information)
+    free = penalty.ridge == 0.0 and penalty.precision.size == 0
+    if not cholesky(information, factor) and (free or not _make_definite(information, factor)):
         return SINGULAR
     solve(factor, gradient, direction)
     state[0], state[1], state[2] = value, 1.0, math.sqrt(max(dot(gradient, direction), 0.0))
@@ -201,7 +232,7 @@ def step(value, ridge, theta, trial, direction, gradient, information, factor, s
 
 
 @compiled
-def newton(code, x, y, weights, ridge, theta, information, tolerance, max_passes):
+def newton(code, x, y, weights, penalty, theta, information, tolerance, max_passes):
     """Minimise F from ``theta`` (in place) by Newton steps, halved until F decreases.
 
     Stops when the Newton decrement (the length of the step in standard errors) is below ``tolerance``; that last
@@ -215,7 +246,7 @@ def newton(code, x, y, weights, ridge, theta, information, tolerance, max_passes
     state = np.array([np.inf, 1.0, np.inf])
     for k in range(max_passes):
         value = evaluate(code, x, y, weights, trial, gradient, information)
-        status = step(value, ridge, theta, trial, direction, gradient, information, factor, state, tolerance)
+        status = step(value, penalty, theta, trial, direction, gradient, information, factor, state, tolerance)
         if status != RUNNING:
             return status, k + 1
     return STALLED, max_passes

@@ -113,15 +113,15 @@ def deviation(kappa, t):
 
 
 @compiled
-def perturb_block(
-    code, ridge, cost, low, high, ladder, segment, step, last, kappa, every, warmup, t, z, uniforms,
-    x, y, theta, P, counts, pace, anchor, demand, prices,
-):  # fmt: skip
+def perturb_block(plan, t, z, uniforms, terms, estimate, demand, prices):
     """Semi-Myopic over a block of customers, rounds t + 1, t + 2, ...: quote, sell, record every so many, re-estimate.
 
     The same steps as a live round: the phase, :func:`quote_on_terms`, :func:`append`, :func:`update`. Without rules the
     terms are the same range for everyone, and no ladder.
     """
+    kappa, every, warmup = plan
+    cost, low, high, ladder, segment, step, last = terms
+    code, _, x, y, theta, _, counts, pace, _ = estimate
     n = len(z)
     a, b = np.empty(1), np.empty(1)
     for i in range(n):
@@ -132,7 +132,7 @@ def perturb_block(
             prices[i] = quote_on_terms(EXPLORE, code, 0.0, 0.0, 0.0, uniforms[i], cost[i], lowest, highest, ladder)
         else:
             if counts[USED] < counts[HELD]:
-                update(code, ridge, x, y, theta, P, counts, pace, anchor)
+                update(estimate)
             utility(z[i : i + 1], theta, a, b)
             level = deviation(kappa, t)
             prices[i] = quote_on_terms(

@@ -1,11 +1,6 @@
 """The running estimator's steps: one record at a time between exact refits.
 
-State, all in place: records ``x`` (capacity, m) and ``y``; ``theta``; ``P``, the inverse of the penalised Hessian;
-``counts`` = (records held, records in the estimate, records at the last exact refit, exact refits);
-``pace`` = (growth allowed between refits, drift found at the last refit, largest utility moved since, lowest and
-highest price on record);
-``anchor`` = (theta at the last refit; Hessian times the way from it to theta; the largest context in the estimate,
-with its squared length behind it).
+``estimate`` is an :class:`~hushprice.kernels.state.EstimatorState`, whose arrays are changed in place.
 """
 
 import math
@@ -110,16 +105,17 @@ def assimilate(code, x, y, theta, P, Px, pace, anchor):
 
 
 @compiled
-def refit(code, ridge, x, y, theta, P, counts, pace, anchor):
-    """Exact ridge MLE of all records held, from the running estimate; measures how far that had drifted."""
+def refit(estimate):
+    """Exact penalised MLE of all records held, from the running estimate; measures how far that had drifted."""
+    code, penalty, x, y, theta, P, counts, pace, anchor = estimate
     n, m = counts[HELD], theta.size
     running = theta.copy()
     information, factor = np.empty((m, m)), np.zeros((m, m))
     no_weights = np.empty(0)
-    status, _ = newton(code, x[:n], y[:n], no_weights, ridge, theta, information, NEWTON_TOLERANCE, WARM_PASSES)
+    status, _ = newton(code, x[:n], y[:n], no_weights, penalty, theta, information, NEWTON_TOLERANCE, WARM_PASSES)
     if status != CONVERGED:  # the running estimate was a bad start: from zero Newton always arrives
         theta[:] = 0.0
-        newton(code, x[:n], y[:n], no_weights, ridge, theta, information, NEWTON_TOLERANCE, COLD_PASSES)
+        newton(code, x[:n], y[:n], no_weights, penalty, theta, information, NEWTON_TOLERANCE, COLD_PASSES)
     if cholesky(information, factor):
         invert(factor, P)
     if counts[USED] == n and n > counts[FITTED] + 1:  # every record was assimilated: the gap is drift
@@ -170,8 +166,9 @@ def refit_due(code, theta, counts, pace, anchor):
 
 
 @compiled
-def update(code, ridge, x, y, theta, P, counts, pace, anchor):
+def update(estimate):
     """Bring the estimate up to the records held: by rank-one steps, or by an exact refit when one is due."""
+    code, _, x, y, theta, P, counts, pace, anchor = estimate
     n, m = counts[HELD], theta.size
     if counts[USED] == n:
         return
@@ -181,7 +178,7 @@ def update(code, ridge, x, y, theta, P, counts, pace, anchor):
             assimilate(code, x[i], y[i], theta, P, Px, pace, anchor)
         counts[USED] = n
     if counts[USED] < n or refit_due(code, theta, counts, pace, anchor):
-        refit(code, ridge, x, y, theta, P, counts, pace, anchor)
+        refit(estimate)
 
 
 @compiled

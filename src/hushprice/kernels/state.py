@@ -50,3 +50,98 @@ class PriceRule(NamedTuple):
     code: int  # of the family
     theta: Array  # (2 d,)
     level: float  # size of the deviation (PERTURB), the price (FIXED), the number of prices (GRID)
+
+
+class MyopicPlan(NamedTuple):
+    """When a myopic policy deviates and records."""
+
+    kappa: float  # the deviation in round t is kappa t^(-1/4)
+    every: int  # one round in so many is recorded
+    warmup: int  # records at uniform prices before the first greedy price
+
+
+class BoundRule(NamedTuple):
+    """How devices price from confidence bounds: the width of x at stage s is alpha |x|_{V^-1}."""
+
+    phase: int
+    code: int  # of the family
+    theta: Array  # (S, 2 d), the estimate of each stage
+    root: Array  # (S, 2 d, 2 d), a root W of its V^-1 = W W'
+    alpha: float
+    floor: float  # width that is as good as none (STAGES)
+    arms: int  # K, equispaced prices to choose from (STAGES)
+
+
+class Belief(NamedTuple):
+    """What is believed of one customer: (z.alpha, z.beta), and the width alpha sqrt(r2 + q2 (p - vertex)^2) at p."""
+
+    a: float
+    b: float
+    alpha: float
+    r2: float
+    vertex: float
+    q2: float
+
+
+class Scratch(NamedTuple):
+    """Working memory of a decision: ``hushprice.kernels.confidence.scratch``."""
+
+    alive: npt.NDArray[np.bool_]  # (K,)
+    reward: Array  # (K,)
+    work: Array  # (4 d,)
+    stack: Array  # (STACK, 2)
+
+
+class Penalty(NamedTuple):
+    """1/2 (theta - centre)' precision (theta - centre); where ``precision`` is empty, ridge/2 |theta|^2."""
+
+    ridge: float
+    centre: Array  # (m,)
+    precision: Array  # (m, m)
+
+
+def ridge_penalty(ridge: float) -> Penalty:
+    """The penalty ridge/2 |theta|^2, which may be 0."""
+    return Penalty(ridge, np.empty(0), np.empty((0, 0)))
+
+
+class EstimatorState(NamedTuple):
+    """A running estimate and its records: ``hushprice.kernels.running``."""
+
+    code: int  # of the family
+    penalty: Penalty
+    x: Array  # (capacity, m), the rows (z, -p z)
+    y: Array  # (capacity,)
+    theta: Array  # (m,)
+    P: Array  # (m, m), the inverse of the penalised Hessian
+    counts: Counts  # records HELD, in the estimate (USED), at the last exact refit (FITTED); exact REFITS
+    pace: Array  # GROWTH allowed between refits, DRIFT found at the last one, largest utility MOVED since,
+    # LOWEST and HIGHEST price on record
+    anchor: Array  # (3, m): theta at the last refit; the Hessian times the way from it to theta;
+    # the largest context in the estimate, with its squared length behind it
+
+
+class StagesState(NamedTuple):
+    """S running estimates, each with a root of V^-1. The records of stage s are rows start[s] .. start[s + 1]."""
+
+    code: int
+    penalty: Penalty
+    x: Array
+    y: Array
+    start: Counts  # (S + 1,)
+    theta: Array  # from here on one row of EstimatorState per stage
+    P: Array
+    counts: Counts
+    pace: Array
+    anchor: Array
+    root: Array  # (S, m, m), W with V^-1 = W W'
+    inside: Counts  # (S,), records in V
+
+
+class StreamedRows(NamedTuple):
+    """A block of rows of a log, for :mod:`hushprice.kernels.streamed`."""
+
+    z: Array  # (d, n), contexts by columns: y.size rows, and zeros up to a multiple of TILE
+    price: Array
+    y: Array
+    weights: Array  # empty for unit weights

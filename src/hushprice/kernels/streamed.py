@@ -195,13 +195,14 @@ def _add_tile(z, start, q, residual, h, c, gradient, blocks):
 
 
 @compiled
-def evaluate(code, z, price, centre, spread, y, weights, alpha, beta, gradient, blocks):
+def evaluate(code, rows, centre, spread, alpha, beta, gradient, blocks):
     """The loss of a block, its gradient (2, d) and the three blocks (3, d, d) of its information.
 
     With q = (price - centre) / spread, x = (z, -q z), so the information is made of sum h z z', sum h q z z' and
-    sum h q^2 z z', h = w psi'', whose lower triangles are written (the second without its sign). z has y.size rows
-    and zeros up to a multiple of TILE. ``weights`` is empty for unit weights. Returns (loss, smallest h).
+    sum h q^2 z z', h = w psi'', whose lower triangles are written (the second without its sign). ``rows`` is a
+    :class:`~hushprice.kernels.state.StreamedRows`. Returns (loss, smallest h).
     """
+    z, price, y, weights = rows
     n = y.size
     gradient[:, :] = 0.0
     blocks[:, :, :] = 0.0

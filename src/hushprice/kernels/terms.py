@@ -7,12 +7,11 @@ terms of a block of customers, one customer at a time.
 
 import numpy as np
 
-from hushprice.kernels.confidence import decide
+from hushprice.kernels.confidence import decide, scratch
 from hushprice.kernels.glm import best_price, draw, mean, profit, utility
 from hushprice.kernels.jit import compiled
 from hushprice.kernels.phases import EXPLOIT, EXPLORE, GRID, PERTURB
 from hushprice.kernels.quote import better_rung, nearest_rung, quote_on_terms, rungs, window
-from hushprice.kernels.ucb_price import STACK
 
 
 @compiled
@@ -33,20 +32,14 @@ def quotes_on_terms(rule, z, uniforms, terms, prices):
 
 
 @compiled
-def decisions_on_terms(
-    rule, code, theta, root, alpha, floor, arms, z, uniforms, cost, low, high, ladder, segment, step, last,
-    prices, stages,
-):  # fmt: skip
+def decisions_on_terms(rule, z, uniforms, terms, prices, numbers):
     """:func:`decide` for customers under the same published bounds, each on their own terms."""
-    alive, reward = np.empty(arms, np.bool_), np.empty(arms)
-    work, stack = np.empty(2 * theta.shape[1]), np.empty((STACK, 2))
+    cost, low, high, ladder, segment, step, last = terms
+    room = scratch(rule)
     for i in range(len(z)):
         s = segment[i]
         lowest, highest = window(low[i], high[i], last[s], step)
-        p, stages[i] = decide(
-            rule, code, z[i], theta, root, alpha, floor, arms, uniforms[i], cost[i], lowest, highest,
-            alive, reward, work, stack,
-        )  # fmt: skip
+        p, numbers[i] = decide(rule, z[i], uniforms[i], cost[i], lowest, highest, room)
         if ladder.size:
             first, top = rungs(ladder, lowest, highest)
             p = nearest_rung(p, ladder, first, top)

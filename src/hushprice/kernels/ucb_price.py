@@ -1,6 +1,8 @@
 """The price of the UCB policy: the global maximum over [l, u] of F(p) = (p - cost) psi'(g(p)),
 
-    g(p) = a - b p + alpha sqrt(r2 + q2 (p - vertex)^2).
+    g(p) = a - b p + alpha sqrt(r2 + q2 (p - vertex)^2),
+
+with the numbers of a :class:`~hushprice.kernels.state.Belief`.
 
 g is convex (a line plus a norm), so F rises, may fall, and may rise again: there can be several local maxima. Every
 one of them is found. An interval of prices is put aside when F cannot exceed the best value seen there, or when its
@@ -28,8 +30,9 @@ def length(r2, vertex, q2, p):
 
 
 @inlined
-def _index(a, b, alpha, r2, vertex, q2, p):
+def _index(belief, p):
     """(g, g', g'') at p."""
+    a, b, alpha, r2, vertex, q2 = belief
     s = length(r2, vertex, q2, p)
     if s == 0.0:
         return a - b * p, -b, 0.0
@@ -70,7 +73,7 @@ def _span(x0, x1, y0, y1):
 
 
 @compiled
-def _peak(code, a, b, alpha, r2, vertex, q2, cost, left, right):
+def _peak(code, belief, cost, left, right):
     """The root of the falling slope in [left, right]: Newton steps while they shrink by half in two, else bisection.
 
     After a Newton step below 1e-10 of p - cost the next would be rounding, so it is the last.
@@ -78,7 +81,7 @@ def _peak(code, a, b, alpha, r2, vertex, q2, cost, left, right):
     p = 0.5 * (left + right)
     last = before = right - left
     for _ in range(400):
-        g, g1, g2 = _index(a, b, alpha, r2, vertex, q2, p)
+        g, g1, g2 = _index(belief, p)
         slope, bend = _slope(code, g, g1, g2, p - cost)
         if slope > 0.0:
             left = p
@@ -102,10 +105,11 @@ DROP, CLIMB, HALVE = 0, 1, 2
 
 
 @compiled
-def _judge(code, a, b, alpha, r2, vertex, q2, cost, left, right, best):
+def _judge(code, belief, cost, left, right, best):
     """What the interval can hold: no new maximum (DROP), at most one (CLIMB), or not known yet (HALVE)."""
-    g_left, g1_left, _ = _index(a, b, alpha, r2, vertex, q2, left)
-    g_right, g1_right, _ = _index(a, b, alpha, r2, vertex, q2, right)
+    _, _, alpha, r2, vertex, q2 = belief
+    g_left, g1_left, _ = _index(belief, left)
+    g_right, g1_right, _ = _index(belief, right)
     g_high = max(g_left, g_right)
     if left >= cost:
         gap = right - cost if g_high > 0.0 or code != LINEAR else left - cost
@@ -150,7 +154,7 @@ def _judge(code, a, b, alpha, r2, vertex, q2, cost, left, right, best):
     if bend_high < 0.0:
         return CLIMB
     # From the middle the slope cannot change by more than half the length times the largest bend.
-    g, g1, g2 = _index(a, b, alpha, r2, vertex, q2, 0.5 * (left + right))
+    g, g1, g2 = _index(belief, 0.5 * (left + right))
     slope, _ = _slope(code, g, g1, g2, 0.5 * (left + right) - cost)
     change = 0.5 * (right - left) * max(-bend_low, bend_high) * (1.0 if code == LINEAR else rho_high)
     return DROP if abs(slope) > change else HALVE
@@ -173,14 +177,15 @@ def _between(left, right, vertex, breadth):
 
 
 @compiled
-def optimistic_price(code, a, b, alpha, r2, vertex, q2, cost, low, high, stack):
+def optimistic_price(code, belief, cost, low, high, stack):
     """The price in [low, high] of the largest F. ``stack`` is scratch of shape (STACK, 2)."""
+    r2, vertex, q2 = belief.r2, belief.vertex, belief.q2
     if code != LINEAR and high > cost:
         low = max(low, cost)  # below cost F is negative
     price = high
-    best = _worth(code, _index(a, b, alpha, r2, vertex, q2, high)[0], high, cost)
+    best = _worth(code, _index(belief, high)[0], high, cost)
     if low != cost or code == LINEAR:
-        worth = _worth(code, _index(a, b, alpha, r2, vertex, q2, low)[0], low, cost)
+        worth = _worth(code, _index(belief, low)[0], low, cost)
         if worth > best:
             best, price = worth, low
     breadth = math.sqrt(r2 / q2) + NARROW * high if q2 > 0.0 else np.inf
@@ -190,14 +195,14 @@ def optimistic_price(code, a, b, alpha, r2, vertex, q2, cost, low, high, stack):
         held -= 1
         left, right = stack[held, 0], stack[held, 1]
         seen += 1
-        verdict = _judge(code, a, b, alpha, r2, vertex, q2, cost, left, right, best)
+        verdict = _judge(code, belief, cost, left, right, best)
         if verdict == DROP:
             continue
         if verdict == CLIMB:
-            p = _peak(code, a, b, alpha, r2, vertex, q2, cost, left, right)
+            p = _peak(code, belief, cost, left, right)
         else:
             p = _between(left, right, vertex, breadth)
-        worth = _worth(code, _index(a, b, alpha, r2, vertex, q2, p)[0], p, cost)
+        worth = _worth(code, _index(belief, p)[0], p, cost)
         if worth > best:
             best, price = worth, p
         if verdict == HALVE and right - left > NARROW * right and held < STACK - 2 and seen < PATIENCE:

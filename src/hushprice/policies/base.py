@@ -22,7 +22,7 @@ import numpy.typing as npt
 from hushprice.arrays import Array
 from hushprice.demand import Family, Rules, Segments, Terms, as_family, family_config, family_from
 from hushprice.errors import LARGEST_DIM, LARGEST_VALUE, InvalidInput, finite, positive_int, price_range, unknown
-from hushprice.estimation import RunningEstimator
+from hushprice.estimation import Prior, RunningEstimator, StageEstimators
 from hushprice.kernels import quote as kernel
 from hushprice.kernels import terms as on_terms
 from hushprice.kernels.state import PriceRule
@@ -226,6 +226,19 @@ class Policy(ABC):
     def as_private(self) -> PrivatePolicy | None:
         """This policy with the type of a private one; None if it is not private."""
         return None
+
+    @property
+    def prior(self) -> Prior:
+        """The prior of every estimate: ridge/2 |theta|^2."""
+        return Prior.ridge(self.dim, self.ridge)
+
+    def estimator(self) -> RunningEstimator:
+        """A new running estimator with this policy's family and prior. Servers get theirs from here."""
+        return RunningEstimator(self.family, prior=self.prior)
+
+    def stage_estimators(self, stages: int) -> StageEstimators:
+        """New running estimators with confidence widths, for stages that share no record."""
+        return StageEstimators(self.family, prior=self.prior, stages=stages)
 
     @abstractmethod
     def server(self) -> Server[Any]:

@@ -18,9 +18,10 @@ import numpy as np
 from hushprice.arrays import Array
 from hushprice.demand import Terms
 from hushprice.errors import InvalidInput, SnapshotError, finite, positive_int
-from hushprice.estimation import RunningEstimator, StageEstimators
+from hushprice.estimation import RunningEstimator
 from hushprice.kernels import confidence as kernel
 from hushprice.kernels import terms as on_terms
+from hushprice.kernels.state import BoundRule
 from hushprice.policies import thompson_density
 from hushprice.policies.base import (
     FOREVER,
@@ -155,14 +156,13 @@ class BoundDevice(Device):
         policy, bounds, n = self.policy, params.bounds, len(z)
         uniforms = rng.random((n, policy.uniforms))
         prices, stages = np.empty(n), np.empty(n, dtype=np.int64)
-        given = (
-            int(params.phase), policy.family.code, bounds.theta, bounds.root, bounds.alpha, bounds.floor, bounds.arms,
-            z, uniforms,
-        )  # fmt: skip
+        rule = BoundRule(
+            int(params.phase), policy.family.code, bounds.theta, bounds.root, bounds.alpha, bounds.floor, bounds.arms
+        )
         if terms is None:
-            kernel.decisions(*given, policy.cost, *policy.prices, prices, stages)
+            kernel.decisions(rule, z, uniforms, policy.cost, *policy.prices, prices, stages)
         else:
-            on_terms.decisions_on_terms(*given, *terms, prices, stages)
+            on_terms.decisions_on_terms(rule, z, uniforms, terms, prices, stages)
         numbers = np.where(stages > 0, stages + (bounds.first - 1), 0)
         return Quotes(prices, numbers, stages > 0)
 
@@ -189,7 +189,7 @@ class BoundServer(Server[Records]):
         """Start episode k with nothing learned; its stages are numbered from ``first``."""
         policy = self.policy
         self.k, self.first, self.t, self.plan = k, first, 0, policy.checked_plan(k)
-        self.stages = StageEstimators(policy.family, dim=policy.dim, ridge=policy.ridge, stages=self.plan.stages)
+        self.stages = policy.stage_estimators(self.plan.stages)
 
     @property
     def estimators(self) -> tuple[RunningEstimator, ...]:
@@ -275,10 +275,13 @@ class BoundLoop(Loop):
         if server.t < plan.explore:
             return super().sell_span(customers, rows, rng)
         server.stages.reserve(n)
+        learned = server.stages.arrays()
+        rule = BoundRule(
+            int(policy.phase), policy.family.code, learned.theta, learned.root, plan.alpha, plan.floor, plan.arms
+        )
         prices, stages = np.empty(n), np.empty(n, dtype=np.int64)
         kernel.sell_block(
-            int(policy.phase), policy.family.code, policy.ridge, plan.alpha, plan.floor, plan.arms, policy.cost,
-            *policy.prices, customers.z[rows], rng.random((n, policy.uniforms)), *server.stages.arrays(),
+            rule, customers.z[rows], rng.random((n, policy.uniforms)), policy.cost, *policy.prices, learned,
             customers.demand(rows), prices, stages,
         )  # fmt: skip
         customers.buy(rows, prices)

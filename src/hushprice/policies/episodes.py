@@ -36,7 +36,7 @@ class EpisodeServer(Server[Records]):
 
     def __init__(self, policy: EpisodePolicy) -> None:
         self.policy = policy
-        self.estimator = RunningEstimator(policy.family, dim=policy.dim, ridge=policy.ridge)
+        self.estimator = policy.estimator()
         self.q, self.offset = 1, 0
         self.explore, self.commit = _episode(policy, 1)
 

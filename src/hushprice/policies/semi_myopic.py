@@ -18,6 +18,7 @@ from hushprice.demand import Terms
 from hushprice.errors import SnapshotError, positive_int
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import quote as kernel
+from hushprice.kernels.state import MyopicPlan
 from hushprice.policies.base import FOREVER, Params, Policy, Progress, Records, Server, Variant, as_variant
 from hushprice.policies.loop import Customers, Loop
 from hushprice.policies.phases import Phase
@@ -100,7 +101,7 @@ class MyopicServer(Server[Records]):
 
     def __init__(self, policy: _Myopic) -> None:
         self.policy = policy
-        self.estimator = RunningEstimator(policy.family, dim=policy.dim, ridge=policy.ridge)
+        self.estimator = policy.estimator()
         self.t = 0  # rounds quoted
 
     @property
@@ -160,11 +161,10 @@ class MyopicLoop(Loop):
         prices = np.empty(n)
         warming = policy.every * (policy.records_to_start - estimator.records) - t % policy.every
         explored = n if policy.kappa > 0.0 else min(n, max(0, warming))
+        plan = MyopicPlan(policy.kappa, policy.every, policy.records_to_start)
         kernel.perturb_block(
-            policy.family.code, policy.ridge, *terms, policy.kappa, policy.every, policy.records_to_start,
-            t, customers.z[rows], rng.random(n), *estimator.arrays(),
-            customers.demand(rows), prices,
-        )  # fmt: skip
+            plan, t, customers.z[rows], rng.random(n), terms, estimator.arrays(), customers.demand(rows), prices
+        )
         customers.buy(rows, prices)
         self.server.advance(n)
         return prices, explored

@@ -17,6 +17,7 @@ from hushprice.fitting.reading.ordered_map import in_order
 from hushprice.fitting.reading.source import Batch
 from hushprice.kernels import POISSON, newton
 from hushprice.kernels import streamed as kernel
+from hushprice.kernels.state import StreamedRows, ridge_penalty
 
 _MANY = 1_000_000  # records from which on a pass that is not needed is spared
 _SHARP = 3e-4  # a Newton decrement that falls by this factor in one step; what is left is relative to its square
@@ -99,7 +100,7 @@ class Newton:
 
     def minimise(self, start: Array, ridge: float, most: int) -> int:
         """Minimise from a start; the last status of :func:`hushprice.kernels.newton.step`."""
-        m = start.size
+        m, penalty = start.size, ridge_penalty(ridge)
         theta, trial, direction, factor = start.copy(), start.copy(), np.empty(m), np.zeros((m, m))
         state = np.array([np.inf, 1.0, np.inf])
         status: int = newton.RUNNING
@@ -111,7 +112,7 @@ class Newton:
             shrinking = np.isfinite(state[2]) and state[1] == 1.0 and sums.records >= _MANY
             sharp = min(1e-3, _SHARP * state[2]) if shrinking else 0.0
             status = newton.step(
-                sums.loss, ridge, theta, trial, direction, gradient, self.plain.copy(), factor, state,
+                sums.loss, penalty, theta, trial, direction, gradient, self.plain.copy(), factor, state,
                 max(self.tolerance, sharp),
             )  # fmt: skip
             self.sums, self.theta, self.decrement = sums, theta, float(state[2])
@@ -150,7 +151,7 @@ class Newton:
             blocks=np.empty((3, d, d)),
         )
         sums.loss, sums.smallest = kernel.evaluate(
-            code, design.encoding.by_columns(batch), price, design.centre, design.spread, y, w,
+            code, StreamedRows(design.encoding.by_columns(batch), price, y, w), design.centre, design.spread,
             *self.scale.split(t), sums.gradient, sums.blocks,
         )  # fmt: skip
         return sums, item[0].rows, constant
