@@ -30,13 +30,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 from hushprice.arrays import Array
 from hushprice.demand import Family, as_family
 from hushprice.errors import HushpriceError
 from hushprice.estimation import design, fit
 from hushprice.evaluation.weights import Mask
+from hushprice.intervals import student
 
 FOLDS = 5
 FEWEST_SPREAD = 2.0  # effective sample size, below which nothing is known of an error
@@ -129,7 +129,7 @@ def interval(value: float, influence: Array, effective: float) -> tuple[float, f
     skewness, kurtosis = float((square * unit).mean()), float((square * square).mean())
     k = skewness / float(np.sqrt(n))
     freedom = min(2.0 * n / max(kurtosis - 1.0, 1e-9), effective - 1.0)
-    t = float(stdtrit(freedom, 0.975))
+    t = student(freedom)
     return value - se * _skewed(t, k), value - se * _skewed(-t, k)
 
 

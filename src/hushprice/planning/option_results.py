@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import betaincinv, stdtrit
 
 from hushprice.arrays import Array
+from hushprice.intervals import binomial, student
 
 LEVEL = 0.95
 BLANK = "\u00a0"  # that does not break
@@ -34,7 +34,7 @@ def factor(n: int) -> float:
     >>> round(factor(3), 2), round(factor(1_000), 2)
     (4.3, 1.96)
     """
-    return float(stdtrit(n - 1, 0.5 + LEVEL / 2)) if n > 1 else float("nan")
+    return student(n - 1, LEVEL)
 
 
 def share_bounds(wins: int, n: int) -> tuple[float, float]:
@@ -43,8 +43,8 @@ def share_bounds(wins: int, n: int) -> tuple[float, float]:
     >>> [round(bound, 2) for bound in share_bounds(2, 2)], [round(bound, 2) for bound in share_bounds(40, 40)]
     ([0.22, 1.0], [0.93, 1.0])
     """
-    low = float(betaincinv(wins, n - wins + 1, 1.0 - LEVEL)) if wins else 0.0
-    return low, float(betaincinv(wins + 1, n - wins, LEVEL)) if wins < n else 1.0
+    low, high = binomial(wins, n, 1.0 - LEVEL)
+    return float(low), float(high)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv
 
 from hushprice.arrays import Array
 from hushprice.errors import InvalidInput, finite, positive_int
+from hushprice.intervals import binomial
 from hushprice.privacy.entropy import Entropy
 from hushprice.privacy.guarantee import Guarantee
 from hushprice.privacy.mechanism import Mechanism, Rows
@@ -269,7 +269,6 @@ def _thresholds(a: Array, b: Array) -> Array:
 
 def _bound(often: Any, rarely: Any, n: int, delta: float, error: float) -> Array:
     """The certified epsilon from counts of n reports each; half of the error goes to each probability."""
-    often, rarely = np.asarray(often, dtype=np.float64), np.asarray(rarely, dtype=np.float64)
-    low = np.where(often > 0, betaincinv(np.maximum(often, 1.0), n - often + 1.0, 0.5 * error), 0.0)
-    high = np.where(rarely < n, betaincinv(rarely + 1.0, np.maximum(n - rarely, 1.0), 1.0 - 0.5 * error), 1.0)
+    low, _ = binomial(often, n, 0.5 * error)
+    _, high = binomial(rarely, n, 0.5 * error)
     return np.asarray(np.log(np.maximum(low - delta, high) / high))

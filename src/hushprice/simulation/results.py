@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 
 from hushprice.arrays import Array
 from hushprice.errors import InvalidInput, finite, unknown
 from hushprice.files import without_nan
+from hushprice.intervals import student
 from hushprice.simulation.engine import Outcome
 from hushprice.simulation.jobs import Job
 
@@ -206,7 +206,7 @@ def _reach(se: float, n: int, level: float) -> float:
     level = finite("level", level)
     if not 0.0 < level < 1.0:
         raise InvalidInput(f"level must lie between 0 and 1, got {level!r}.")
-    return float(stdtrit(n - 1, 0.5 + level / 2)) * se if n > 1 else float("nan")
+    return student(n - 1, level) * se
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:

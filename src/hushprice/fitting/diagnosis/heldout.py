@@ -17,6 +17,7 @@ from hushprice.arrays import Array
 from hushprice.demand import Family, Linear
 from hushprice.fitting.diagnosis.report import HeldOut, Score, Tenth, utility
 from hushprice.fitting.diagnosis.segments import quantile_edges
+from hushprice.intervals import binomial, poisson, student
 
 LEVEL = 0.95  # of intervals
 KEPT = 2**20  # held-out rows that calibration and AUC look at; beyond it every second is dropped, and so on
@@ -187,16 +188,13 @@ def tenths(family: Family, mean: Array, y: Array, w: Array) -> tuple[Tenth, ...]
 
 def _interval(family: Family, mean: float, variance: float, n: float) -> tuple[float, float]:
     tail = 0.5 * (1.0 - LEVEL)
-    if family.name == "logistic":  # Clopper and Pearson
-        k = mean * n
-        low = float(special.betaincinv(k, n - k + 1.0, tail)) if mean > 0.0 else 0.0
-        return low, float(special.betaincinv(k + 1.0, n - k, 1.0 - tail)) if mean < 1.0 else 1.0
-    if family.name == "poisson":  # Garwood
-        k = mean * n
-        return (float(special.gammaincinv(k, tail)) / n if k > 0 else 0.0), float(
-            special.gammaincinv(k + 1.0, 1.0 - tail)
-        ) / n
+    if family.name == "logistic":
+        low, high = binomial(mean * n, n, tail)
+        return float(low), float(high)
+    if family.name == "poisson":
+        low, high = poisson(mean * n, tail)
+        return float(low) / n, float(high) / n
     if n <= 1.0:
         return math.nan, math.nan
-    reach = float(special.stdtrit(n - 1.0, 1.0 - tail)) * math.sqrt(variance / (n - 1.0))
+    reach = student(n - 1.0, LEVEL) * math.sqrt(variance / (n - 1.0))
     return mean - reach, mean + reach
