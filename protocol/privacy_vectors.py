@@ -14,8 +14,9 @@ from hushprice.privacy.caps import best_cap
 from hushprice.privacy.directions import L2Ball, PrivUnit
 from hushprice.privacy.entropy import UnsafeSeed
 from hushprice.privacy.gaussian import Gaussian
-from hushprice.privacy.mechanism import Mechanism, Report
+from hushprice.privacy.mechanism import Mechanism
 from hushprice.privacy.response import RandomizedResponse
+from hushprice.privacy.wire import Report
 
 US = (2.0**-54, 1e-12, 1e-7, 0.01, 0.0749, 0.075, 0.1, 0.123, 0.2, 0.25, 0.3, 0.377, 0.4, 0.49, 0.4999)
 

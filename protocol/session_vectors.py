@@ -16,7 +16,8 @@ from hushprice.kernels.report import report_rows
 from hushprice.privacy.directions import L2Ball, PrivUnit
 from hushprice.privacy.entropy import UnsafeSeed
 from hushprice.privacy.gaussian import Gaussian
-from hushprice.privacy.mechanism import Mechanism, Report, VectorMechanism
+from hushprice.privacy.mechanism import Mechanism, VectorMechanism
+from hushprice.privacy.wire import Report
 
 FAMILIES: tuple[Family, ...] = (Logistic(), Linear(), Poisson())
 PHASES = {"explore": phases.EXPLORE, "exploit": phases.EXPLOIT, "fixed": phases.FIXED}

@@ -20,7 +20,8 @@ from hushprice.kernels import glm, phases, philox, quote, special
 from hushprice.kernels.score import score
 from hushprice.privacy import Gaussian, L2Ball, Ledger, PrivUnit
 from hushprice.privacy.directions import fair_coin
-from hushprice.privacy.mechanism import Report, VectorMechanism
+from hushprice.privacy.mechanism import VectorMechanism
+from hushprice.privacy.wire import Report
 from hushprice.version import __version__
 from tests.support.node import DEVICE, JS_TESTS, run_node
 

@@ -23,7 +23,7 @@ from hushprice.policies.private import PrivateLearner, ScheduledServer
 from hushprice.policies.private.device import PrivateDevice
 from hushprice.policies.private.reports import MixedReports
 from hushprice.privacy.entropy import Words
-from hushprice.privacy.mechanism import Rows
+from hushprice.privacy.wire import Rows
 from tests.conftest import make_policy
 
 ROUNDS = 40  # of a version

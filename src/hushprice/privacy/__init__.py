@@ -12,8 +12,9 @@ from hushprice.privacy.entropy import Entropy, SystemEntropy, UnsafeSeed
 from hushprice.privacy.gaussian import Gaussian
 from hushprice.privacy.guarantee import Guarantee, Loss, gaussian_delta
 from hushprice.privacy.ledger import Ledger
-from hushprice.privacy.mechanism import Mechanism, Report, VectorMechanism
+from hushprice.privacy.mechanism import Mechanism, VectorMechanism
 from hushprice.privacy.response import RandomizedResponse
+from hushprice.privacy.wire import Report
 
 REGISTRY: dict[str, type[Mechanism]] = {cls.name: cls for cls in (L2Ball, PrivUnit, Gaussian, RandomizedResponse)}
 

@@ -29,7 +29,8 @@ from hushprice.errors import InvalidInput, finite, positive_int
 from hushprice.intervals import binomial
 from hushprice.privacy.entropy import Entropy
 from hushprice.privacy.guarantee import Guarantee
-from hushprice.privacy.mechanism import Mechanism, Rows
+from hushprice.privacy.mechanism import Mechanism
+from hushprice.privacy.wire import Rows
 
 Progress = Callable[[int], None]
 MOST_PLACES = 32  # numbers of a report that are searched one by one

@@ -15,7 +15,8 @@ from hushprice.kernels import report as kernel
 from hushprice.privacy.directions import L2Ball
 from hushprice.privacy.entropy import Words
 from hushprice.privacy.gaussian import Gaussian
-from hushprice.privacy.mechanism import Mechanism, Rows
+from hushprice.privacy.mechanism import Mechanism
+from hushprice.privacy.wire import Rows
 
 
 @dataclass(frozen=True, kw_only=True)

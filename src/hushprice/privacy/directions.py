@@ -31,7 +31,8 @@ from hushprice.kernels import report as kernel
 from hushprice.kernels.sgd import DIRECTIONS
 from hushprice.kernels.state import ReportSpec
 from hushprice.privacy.caps import LARGEST_PAIRS, best_cap, mean_product, top_products
-from hushprice.privacy.mechanism import Rows, VectorMechanism
+from hushprice.privacy.mechanism import VectorMechanism
+from hushprice.privacy.wire import Rows
 
 
 def _ceil_part(k: int, size: int) -> int:

@@ -26,7 +26,8 @@ from hushprice.errors import InvalidInput, finite, unknown
 from hushprice.kernels import sgd as kernel
 from hushprice.kernels.state import ReportSpec
 from hushprice.privacy.guarantee import Guarantee, Loss, gaussian_mu
-from hushprice.privacy.mechanism import Rows, VectorMechanism
+from hushprice.privacy.mechanism import VectorMechanism
+from hushprice.privacy.wire import Rows
 
 SLACK = 1e-12
 _CLIP_ROUNDING = 1.0 + 1e-12  # a clipped vector may be longer than C by rounding

@@ -1,10 +1,9 @@
-"""What every mechanism offers, and the reports they send."""
+"""What every mechanism offers."""
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -18,56 +17,10 @@ from hushprice.kernels import sgd as server_kernel
 from hushprice.kernels.state import ReportSpec
 from hushprice.privacy.entropy import Entropy, Words, as_entropy
 from hushprice.privacy.guarantee import Guarantee, Loss, as_epsilon
+from hushprice.privacy.wire import Report, Rows
 
-Rows = npt.NDArray[np.int64]
 LARGEST_PRIVATE_DIM = 2000
 _CHUNK = 1 << 16  # random words drawn at once
-
-
-@dataclass(frozen=True)
-class Report:
-    """All that leaves the device: a few whole numbers. ``kind`` names them, so that a report reads well as JSON."""
-
-    kind: str
-    values: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or not isinstance(self.values, tuple) or not all(map(_whole, self.values)):
-            raise InvalidInput("A report is made of whole numbers of 64 bits.")
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data for JSON. Seeds are hexadecimal text, as JSON's numbers are too short for them."""
-        if self.kind == "grid":
-            return {"grid": list(self.values)}
-        if self.kind == "bit":
-            return {"bit": self.values[0]}
-        if self.kind == "directions":
-            return {"seed": f"{self.values[0] & (2**64 - 1):016x}", "index": self.values[1]}
-        return {"kind": self.kind, "values": list(self.values)}
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Report:
-        """The report that :meth:`to_dict` wrote; anything else is refused."""
-        try:
-            keys = set(plain)
-            if keys == {"grid"}:
-                return cls("grid", tuple(plain["grid"]))
-            if keys == {"bit"}:
-                return cls("bit", (plain["bit"],))
-            if keys == {"kind", "values"} and plain["kind"] not in ("grid", "bit", "directions"):
-                return cls(plain["kind"], tuple(plain["values"]))
-            if keys != {"seed", "index"} or not re.fullmatch("[0-9a-f]{16}", plain["seed"]):
-                raise ValueError
-            word = int(plain["seed"], 16)
-            return cls("directions", (word - (word >> 63 << 64), plain["index"]))
-        except (TypeError, ValueError, KeyError, AttributeError):
-            raise InvalidInput(
-                "A report must read {'seed': 16 hexadecimal digits, 'index': k}, {'grid': [...]} or {'bit': 0 or 1}."
-            ) from None
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
 class Mechanism(ABC):

@@ -13,7 +13,8 @@ from hushprice.device.coin import WORD, fair_coin
 from hushprice.errors import discreetly
 from hushprice.privacy.entropy import Words
 from hushprice.privacy.guarantee import as_epsilon
-from hushprice.privacy.mechanism import Mechanism, Rows
+from hushprice.privacy.mechanism import Mechanism
+from hushprice.privacy.wire import Rows
 
 
 @dataclass(frozen=True, kw_only=True)

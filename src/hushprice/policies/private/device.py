@@ -16,7 +16,7 @@ from hushprice.policies.private.base import PrivatePolicy
 from hushprice.policies.private.reports import MixedReports, PrivateReports
 from hushprice.privacy import Entropy, Ledger
 from hushprice.privacy.entropy import Words, as_entropy
-from hushprice.privacy.mechanism import Rows
+from hushprice.privacy.wire import Rows
 
 
 class PrivateDevice(Device):

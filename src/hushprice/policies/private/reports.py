@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hushprice.policies.base import Records, Reports
-from hushprice.privacy.mechanism import Rows
+from hushprice.privacy.wire import Rows
 
 
 @dataclass(frozen=True)

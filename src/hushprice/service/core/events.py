@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from hushprice.errors import InvalidInput
+from hushprice.privacy import wire
 
 Kind = Literal["report", "offer", "outcome", "expire", "mode", "guardrails", "rollback"]
 CHANGES: tuple[Kind, ...] = ("mode", "guardrails", "rollback")  # what an admin did
@@ -69,7 +70,7 @@ def chained(chain: bytes, event: Event) -> bytes:
 
 
 def encode_report(version: int, report: Mapping[str, Any] | None) -> str:
-    """The body of a report, as :func:`encode` would write it; the common kinds are written at once.
+    """The body of a checked report, as :func:`encode` would write it, but faster.
 
     >>> made = {"seed": "00ff00ff00ff00ff", "index": 1}
     >>> encode_report(7, made) == encode({"version": 7, "report": made})
@@ -77,9 +78,7 @@ def encode_report(version: int, report: Mapping[str, Any] | None) -> str:
     """
     if report is None:
         return f'{{"report":null,"version":{version}}}'
-    if "seed" in report:
-        return f'{{"report":{{"index":{report["index"]},"seed":"{report["seed"]}"}},"version":{version}}}'
-    return encode({"version": version, "report": report})
+    return f'{{"report":{wire.encode(report)},"version":{version}}}'
 
 
 def decode(text: str) -> dict[str, Any]:

@@ -23,11 +23,11 @@ from hushprice.demand import fresh
 from hushprice.kernels.running import USED
 from hushprice.policies import Params, Phase, PrivateReports, Records
 from hushprice.policies.base import Server
+from hushprice.privacy import wire
 from hushprice.service.core import learner_state, offers, params_document
 from hushprice.service.core.events import Event, Mode, chained
 from hushprice.service.core.fingerprint import copied, digest
 from hushprice.service.core.open_offers import Open, PublishedPhase
-from hushprice.service.core.report_rows import report_row
 from hushprice.service.core.statistics import Closed, ProductStatistics
 from hushprice.service.definition import Definition
 from hushprice.service.errors import DamagedLog
@@ -122,7 +122,7 @@ class Learner:
             if event.body["report"] is None:
                 self.tally.silent += 1
             elif (asked := self._wanted(event.body["version"])) is not None:
-                rows.append((asked.stage, report_row(event.body["report"]) if event.row is None else event.row))
+                rows.append((asked.stage, wire.row(event.body["report"]) if event.row is None else event.row))
                 experiments += asked.explore
                 self.version = event.seq
         phase = self.params.phase

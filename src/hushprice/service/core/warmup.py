@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hushprice.policies import Phase, PrivatePolicy
+from hushprice.privacy import wire
 from hushprice.service.core import offers
 from hushprice.service.core.events import Event
 from hushprice.service.core.learner import Learner
@@ -63,9 +64,7 @@ def _log(learner: Learner, kind: str, key: str, body: dict[str, Any]) -> None:
 def _report(learner: Learner) -> None:
     policy = learner.policy
     assert isinstance(policy, PrivatePolicy)
-    mechanism = policy.mechanism
-    grid = mechanism.kind == "grid"
-    report: dict[str, Any] = {"grid": [0] * mechanism.width} if grid else {"seed": "0" * 16, "index": 0}
+    report = wire.example(policy.mechanism)
     _log(learner, "report", f"r:{learner.seq}", {"version": learner.version, "report": report})
     learner.document()
 

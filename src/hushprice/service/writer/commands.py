@@ -17,10 +17,10 @@ import numpy as np
 
 from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput
 from hushprice.policies import PrivatePolicy
+from hushprice.privacy import VectorMechanism, wire
 from hushprice.service.core import offers
 from hushprice.service.core.events import MODES, decode, encode, encode_report, offer_id
 from hushprice.service.core.learner import Learner
-from hushprice.service.core.report_rows import report_rows
 from hushprice.service.definition import Definition
 from hushprice.service.errors import Conflict, NotFound, about
 from hushprice.service.guardrails import Guardrails, Limits
@@ -71,7 +71,7 @@ class Reports(Command[Accepted]):
     def prepare(self, definition: Definition) -> None:
         if not isinstance(definition.policy, PrivatePolicy):
             raise Conflict("This product is plain: it takes offers and outcomes, not reports.")
-        rows = report_rows(definition.policy, [item["report"] for item in self.items])
+        rows = _report_rows(definition.policy.mechanism, [item["report"] for item in self.items])
         self.events = [
             (f"r:{item['id']}", item, encode_report(item["version"], item["report"]), row)
             for item, row in zip(self.items, rows, strict=True)
@@ -93,6 +93,17 @@ class Reports(Command[Accepted]):
             transaction.stage("report", key, {"version": item["version"], "report": item["report"]}, text, row)
         known = len(self.events) - len(new)
         return lambda: Accepted(accepted=len(new), known=known, version=transaction.learner.version)
+
+
+def _report_rows(mechanism: VectorMechanism, reports: Sequence[Mapping[str, Any] | None]) -> list[list[int] | None]:
+    """Each report as a server takes it (None stays None); all are refused if the mechanism cannot have made one."""
+    numbers = wire.rows(mechanism, [report for report in reports if report is not None])
+    if numbers is None:
+        wrong = (i for i, report in enumerate(reports) if report and wire.rows(mechanism, [report]) is None)
+        problem = InvalidInput(f"A report is none that {mechanism.name} as set up for this product can make.")
+        raise about(problem, "reports", next(wrong, 0), len(reports))
+    rows = iter(numbers.tolist())
+    return [None if report is None else next(rows) for report in reports]
 
 
 class Offer(Command[OfferAnswer]):

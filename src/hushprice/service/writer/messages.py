@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 
 from hushprice.errors import InvalidInput
 from hushprice.policies import Params
+from hushprice.privacy import wire
 from hushprice.service.core.events import Mode, report_id
-from hushprice.service.core.report_rows import plain_report
 from hushprice.service.definition import Definition
 from hushprice.service.guardrails import Guardrails
 
@@ -34,7 +34,7 @@ class ReportItem:
         """The same as plain data, refused if it has not the shape of a report."""
         if isinstance(self.version, bool) or not isinstance(self.version, int) or not 0 <= self.version < 2**62:
             raise InvalidInput("The version of a report must be that of the parameters it was made against.")
-        made = None if self.report is None else plain_report(self.report)
+        made = None if self.report is None else wire.checked(self.report)
         return {"id": report_id(self.id), "version": self.version, "report": made}
 
 
