@@ -1,7 +1,7 @@
 """A second private learner, all of it in this file: sums per version, refitted when a version is over.
 
-Its devices report something else than SGD's do (a score of length at most 1), its server publishes a theta that stays
-for a whole version, and it has no compiled loop.
+Its server publishes a theta that stays for a whole version, and it has no compiled loop. One of its policies also has
+devices that report something else than SGD's do: a score of length at most 1.
 """
 
 from __future__ import annotations
@@ -105,25 +105,43 @@ class VersionSumsLDP(policies.ETCLDP):
     """The schedule and the mechanism of ETC-LDP with another learner."""
 
     name: ClassVar[str] = "version-sums-ldp"
+    learner: ClassVar[PrivateLearner] = PrivateLearner(server=VersionSums)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitSumsLDP(VersionSumsLDP):
+    """The same from other reports."""
+
+    name: ClassVar[str] = "unit-sums-ldp"
+    not_served: ClassVar[str] = "hushprice.device does not know its reports."
     learner: ClassVar[PrivateLearner] = PrivateLearner(server=VersionSums, device=UnitDevice, clip=1.0)
 
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    policies.register(VersionSumsLDP)
+    for policy in (VersionSumsLDP, UnitSumsLDP):
+        policies.register(policy)
     yield
-    del policies.REGISTRY[VersionSumsLDP.name]
+    for policy in (VersionSumsLDP, UnitSumsLDP):
+        del policies.REGISTRY[policy.name]
 
 
 @pytest.mark.parametrize("check", checks.policy_checks(), ids=lambda check: check.__name__)
-@pytest.mark.parametrize("options", [{}, {"noise": "privunit"}, {"family": "linear"}, {"dim": 11}], ids=str)
-def test_another_learner_passes_all_checks(options: dict[str, Any], check: checks.PolicyCheck) -> None:
-    check(make_policy(VersionSumsLDP.name, **options))
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("version-sums-ldp", {}), ("version-sums-ldp", {"noise": "privunit", "family": "linear"}),
+        ("unit-sums-ldp", {}), ("unit-sums-ldp", {"dim": 11}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_another_learner_passes_all_checks(name: str, options: dict[str, Any], check: checks.PolicyCheck) -> None:
+    check(make_policy(name, **options))
 
 
 def test_what_the_learner_states_reaches_both_halves() -> None:
-    policy = make_policy(VersionSumsLDP.name, dim=2)
-    assert isinstance(policy, VersionSumsLDP)
+    policy = make_policy(UnitSumsLDP.name, dim=2)
+    assert isinstance(policy, UnitSumsLDP)
     assert policy.clip == policy.mechanism.clip == 1.0
     assert isinstance(policy.server(), VersionSums)
     assert isinstance(policy.device(), UnitDevice)
@@ -132,7 +150,7 @@ def test_what_the_learner_states_reaches_both_halves() -> None:
 
 
 def test_reports_count_for_the_version_they_were_made_against() -> None:
-    policy: Any = make_policy(VersionSumsLDP.name, dim=2)
+    policy: Any = make_policy(UnitSumsLDP.name, dim=2)
     server, device = policy.server(), policy.device()
     one, first = np.ones(1), server.params
     for _ in range(ROUNDS):
@@ -146,7 +164,7 @@ def test_reports_count_for_the_version_they_were_made_against() -> None:
 
 
 def test_raw_data_is_refused_without_a_line_in_the_learner() -> None:
-    policy: Any = make_policy(VersionSumsLDP.name, dim=2)
+    policy: Any = make_policy(UnitSumsLDP.name, dim=2)
     records = policies.Records(np.ones((1, 2)), np.ones(1), np.ones(1))
     for wrong in (records, MixedReports(records, records), None):  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="not looked at"):
@@ -156,7 +174,7 @@ def test_raw_data_is_refused_without_a_line_in_the_learner() -> None:
 def test_it_learns() -> None:
     """At a generous epsilon it leaves experimenting for ever far behind."""
     market = hp.markets.s1(dim=2)
-    policy = make_policy(VersionSumsLDP.name, dim=2, horizon=30_000, epsilon=8.0, noise="privunit", radius=4.0)
+    policy = make_policy(UnitSumsLDP.name, dim=2, horizon=30_000, epsilon=8.0, noise="privunit", radius=4.0)
     learned = hp.simulate(policy, market, horizon=30_000, replications=4, seed=3)
     random = hp.simulate(make_policy("random-price", dim=2), market, horizon=30_000, replications=2, seed=3)
     assert learned.regret.mean() < 0.6 * random.regret.mean()

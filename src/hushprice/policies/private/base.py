@@ -45,14 +45,37 @@ LARGEST_DERIVED_DEMAND = 1e4  # beyond it a clip bound would drown every report 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivatePolicy(Policy):
-    """What the private policies share.
+    """What the private policies share: configuration, and the three fields that are derived from it.
 
-    epsilon: of one customer's report; z_max: bound on the norm of a context, stated and not looked up: whoever exceeds
-    it is clipped; centre, radius: the ball Theta in which theta lies (centre 0, radius 2 sqrt(2 d) unless given);
-    start_at: where SGD starts in it (the centre unless given; the first step is long enough to forget it);
-    experiment_prices: range of the experiments, within ``prices`` (the same unless given); demand_max: bound M on the
-    expected demand, for linear and Poisson demand (derived from Theta unless given); zeta_scale: factor on zeta;
-    score: "centred", or "paper" as it was published.
+    A policy of one's own implements ``_schedule`` and ``_mechanism`` and sets ``learner``.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of one customer's report.
+    z_max : float
+        Bound on the norm of a context. It is stated, not computed from data: a longer context is clipped.
+    radius, centre : float and sequence of 2 d floats, optional
+        The ball Theta that holds theta. Default: radius 2 sqrt(2 d) around 0.
+    start_at : sequence of 2 d floats, optional
+        Where the estimate starts in Theta. Default: the centre. SGD's first step is long enough to forget it.
+    experiment_prices : (float, float), optional
+        Price range of the experiments, within ``prices``. Default: ``prices``.
+    demand_max : float, optional
+        Bound M on the expected demand, for linear and Poisson demand. Default: derived from Theta.
+    zeta_scale : float
+        Factor on zeta, the rate of SGD.
+    score : {"centred", "paper"}
+        How scores hold the price (see the module); "paper" is as published.
+
+    Attributes
+    ----------
+    schedule : Schedule
+        When the policy explores.
+    mechanism : VectorMechanism
+        How scores are randomised.
+    learner : PrivateLearner
+        How reports become an estimate; the same for all policies of a class.
     """
 
     private: ClassVar[bool] = True

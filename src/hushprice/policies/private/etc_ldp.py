@@ -34,8 +34,17 @@ SGD = PrivateLearner(server=SGDServer, loop=SGDLoop)
 class ETCLDP(PrivatePolicy):
     """Explore then commit under epsilon-LDP. Regret of order d sqrt(T) log(T) / epsilon.
 
-    ``noise`` is "l2-ball", as in the paper, or "privunit".
+    Parameters
+    ----------
+    horizon : int
+        Number of customers T.
+    noise : {"l2-ball", "privunit"}
+        The mechanism: L2Ball, as in the paper, or PrivUnit, which has less noise.
+    **options
+        Those of :class:`Policy` and :class:`PrivatePolicy`.
 
+    Examples
+    --------
     >>> policy = ETCLDP(family="logistic", dim=4, prices=(0, 3), horizon=100_000, epsilon=1.0, z_max=2.0)
     >>> policy.tau, round(policy.clip, 3)
     (29126, 4.0)
@@ -66,7 +75,17 @@ class ETCLDP(PrivatePolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class ETCLDPDoubling(PrivatePolicy):
-    """ETC-LDP in episodes of doubling length, for an unknown horizon."""
+    """ETC-LDP in episodes of doubling length, for an unknown horizon.
+
+    Parameters
+    ----------
+    noise : {"l2-ball", "privunit"}
+        The mechanism: L2Ball, as in the paper, or PrivUnit, which has less noise.
+    restart : bool
+        Whether the estimate starts afresh with each episode.
+    **options
+        Those of :class:`Policy` and :class:`PrivatePolicy`.
+    """
 
     name: ClassVar[str] = "etc-ldp-doubling"
     learner: ClassVar[PrivateLearner] = SGD
@@ -90,7 +109,17 @@ class ETCLDPDoubling(PrivatePolicy):
 class ETCLDPApprox(PrivatePolicy):
     """Explore then commit under (epsilon, delta)-LDP, by Gaussian noise.
 
-    ``calibration="paper"`` is for the paper's figures; ``guarantee`` then says what it truly gives.
+    Parameters
+    ----------
+    horizon : int
+        Number of customers T.
+    delta : float
+        The delta of the guarantee.
+    calibration : {"analytic", "classical", "paper"}
+        How the noise follows from the guarantee. "paper" is for the paper's figures; ``guarantee`` then says what it
+        gives in fact.
+    **options
+        Those of :class:`Policy` and :class:`PrivatePolicy`.
     """
 
     name: ClassVar[str] = "etc-ldp-approx"
@@ -121,7 +150,20 @@ class ETCLDPApprox(PrivatePolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class ETCLDPApproxDoubling(PrivatePolicy):
-    """ETC-LDP-Approx in episodes of doubling length, for an unknown horizon."""
+    """ETC-LDP-Approx in episodes of doubling length, for an unknown horizon.
+
+    Parameters
+    ----------
+    delta : float
+        The delta of the guarantee.
+    calibration : {"analytic", "classical", "paper"}
+        How the noise follows from the guarantee. "paper" is for the paper's figures; ``guarantee`` then says what it
+        gives in fact.
+    restart : bool
+        Whether the estimate starts afresh with each episode.
+    **options
+        Those of :class:`Policy` and :class:`PrivatePolicy`.
+    """
 
     name: ClassVar[str] = "etc-ldp-approx-doubling"
     learner: ClassVar[PrivateLearner] = SGD

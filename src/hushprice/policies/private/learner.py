@@ -21,7 +21,8 @@ class PrivateLearner:
     server : callable
         Makes the server half from the policy: a class of ``policies/private/server/``, which sees reports only.
     device : type of PrivateDevice
-        The device half. The default reports the score at the published theta, clipped and randomised.
+        The device half. The default reports the score at the published theta, clipped and randomised. It is the only
+        one that ``hushprice.device`` knows: a policy with another one says so in ``not_served``.
     loop : type of Loop
         Both halves over blocks of simulated customers. The default works for every learner; one with a compiled loop
         is faster.

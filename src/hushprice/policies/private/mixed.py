@@ -27,7 +27,7 @@ MIXED_SGD = PrivateLearner(server=MixedServer, device=MixedDevice, loop=MixedLoo
 
 @dataclass(frozen=True, kw_only=True)
 class MixedLDP(PrivatePolicy):
-    """What both have: the choice to be public comes with each customer."""
+    """What both have: each customer chooses to be public or private."""
 
     not_served: ClassVar[str] = "it would keep the raw records of those who agree. Take etc-ldp or etc-ldp-doubling."
     learner: ClassVar[PrivateLearner] = MIXED_SGD
@@ -51,6 +51,17 @@ class MixedLDP(PrivatePolicy):
 class ETCLDPMixed(MixedLDP):
     """ETC-LDP where some customers are public: shorter experiments the more of them there are.
 
+    Parameters
+    ----------
+    horizon : int
+        Number of customers T.
+    noise : {"l2-ball", "privunit"}
+        The mechanism: L2Ball, as in the paper, or PrivUnit, which has less noise.
+    **options
+        Those of :class:`Policy` and :class:`PrivatePolicy`.
+
+    Examples
+    --------
     >>> policy = ETCLDPMixed(family="logistic", dim=4, prices=(0, 3), horizon=100_000, epsilon=1.0, z_max=2.0)
     >>> policy.episode(1)[0], policy.experiments(1, 0.0), policy.experiments(1, 0.1)
     (633, 29126, 25545)
@@ -70,7 +81,17 @@ class ETCLDPMixed(MixedLDP):
 
 @dataclass(frozen=True, kw_only=True)
 class ETCLDPMixedDoubling(MixedLDP):
-    """ETC-LDP-Mixed in episodes of doubling length; the share of public customers is that of all so far."""
+    """ETC-LDP-Mixed in episodes of doubling length; the share of public customers is that of all so far.
+
+    Parameters
+    ----------
+    noise : {"l2-ball", "privunit"}
+        The mechanism: L2Ball, as in the paper, or PrivUnit, which has less noise.
+    restart : bool
+        Whether the estimate starts afresh with each episode.
+    **options
+        Those of :class:`Policy` and :class:`PrivatePolicy`.
+    """
 
     name: ClassVar[str] = "etc-ldp-mixed-doubling"
 
