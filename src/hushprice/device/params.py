@@ -125,7 +125,7 @@ def _read(cls: type[Params], document: Any, promise: Promise) -> Params:
     promise.check_customers(family, segments, [feature.pinned for feature in features])
     params = cls(
         product=_text(given.get("product")),
-        version=given.whole("version", least=0, most=LARGEST_COUNT),
+        version=given.whole("version", least=0, most=LARGEST_COUNT - 1),
         mode=given.one_of("mode", MODES),
         family=family,
         dim=d,
