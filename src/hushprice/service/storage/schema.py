@@ -1,4 +1,7 @@
-"""The tables, and the statements that every transaction uses."""
+"""The tables of the newest revision, and the statements that every transaction uses.
+
+A change here needs a module in ``migrations/versions``; a test compares the two.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import sqlalchemy as sa
 
 from hushprice.service.core.events import CHANGES
 
-SCHEMA = 1  # version of the tables
+SCHEMA = 1  # what releases that know no revisions look for: raise it in a revision that they must not open
 
 tables = sa.MetaData()
 schema = sa.Table("schema", tables, sa.Column("version", sa.Integer, nullable=False))

@@ -25,6 +25,7 @@ from hushprice.service.core.size_limits import fits
 from hushprice.service.definition import Definition
 from hushprice.service.errors import Conflict, Unavailable
 from hushprice.service.storage.database import begin, database_url, durable, note_return, ping_idle, translated
+from hushprice.service.storage.migrate import migrate
 from hushprice.service.storage.schema import (
     ADD,
     ADD_MANY,
@@ -33,14 +34,11 @@ from hushprice.service.storage.schema import (
     ONE,
     READ_POSTGRES,
     READ_SQLITE,
-    SCHEMA,
     events,
     keys,
     products,
     schema,
     snapshots,
-    sqlite_tables,
-    tables,
 )
 
 BUSY_SECONDS = 10.0  # that a writer waits for another
@@ -112,7 +110,8 @@ class Store:
     def open(cls, url: str, *, create: bool = True) -> Store:
         """The database at "sqlite:///file" or "postgresql://user@host/name".
 
-        The file and the tables are made if need be; not with ``create=False``, to which they must be there.
+        The file and the tables are made and changed to the revision of this release if need be; not with
+        ``create=False``, which refuses a database that is not ready.
         """
         return cls(url, create=create)
 
@@ -154,25 +153,13 @@ class Store:
 
     def _prepare(self, create: bool) -> None:
         with self._begun() as connection:
-            if not create and not sa.inspect(connection).has_table(schema.name):
-                raise InvalidInput("This is no database of hushprice: it has none of the tables.")
             if not self.sqlite and connection.execute(sa.text("SHOW fsync")).scalar() != "on":
                 raise InvalidInput(
                     "The PostgreSQL server runs with fsync = off: it would lose what was acknowledged when its "
                     "machine fails. Set fsync = on in its configuration, reload it and start again."
                 )
             self._alone(connection)
-            tables.create_all(connection)
-            if self.sqlite:
-                sqlite_tables.create_all(connection)
-            found = connection.execute(sa.select(schema.c.version)).scalar()
-            if found is None:
-                connection.execute(schema.insert().values(version=SCHEMA))
-            elif found != SCHEMA:
-                raise InvalidInput(
-                    f"The database has tables of version {found}; this release of hushprice knows version {SCHEMA}. "
-                    f"Use the release that made it, or see docs/deploy.md on upgrades."
-                )
+            migrate(connection, create=create)
         with self.write():  # to know the time
             pass
 

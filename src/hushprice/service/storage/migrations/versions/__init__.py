@@ -1,0 +1,1 @@
+"""Revisions of the tables, each a module with ``revision``, ``down_revision`` and ``upgrade``."""
