@@ -32,11 +32,11 @@ ROUNDS = 40  # of a version
 class UnitDevice(PrivateDevice):
     """Reports the direction of x with the residual as its length."""
 
-    def randomised(self, theta: Array, z: Array, price: Array, y: Array, words: Words) -> Rows:
+    def randomised(self, params: Params, z: Array, price: Array, y: Array, words: Words) -> Rows:
         policy, g = self.policy, np.empty((len(z), 2 * self.policy.dim))
         shift, factor = policy.price_scale
         for i in range(len(z)):
-            score(policy.family.code, theta, z[i], price[i], y[i], shift, factor, g[i])
+            score(policy.family.code, params.theta, z[i], price[i], y[i], shift, factor, g[i])
             slope = factor * (price[i] - shift)
             g[i] /= np.sqrt((z[i] * z[i]).sum() * (1.0 + slope * slope)) + 1e-300
         return policy.mechanism.report_rows(g, words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -87,6 +88,31 @@ def test_no_score_is_longer_than_its_bound() -> None:
         assert np.linalg.norm(x, axis=1).max() <= policy.clip * (1 + 1e-12)
         ends = np.hstack([z[:2], -factor * (np.array([0.5, 2.0]) - shift)[:, None] * z[:2]])
         assert np.linalg.norm(ends, axis=1).max() == pytest.approx(policy.clip)
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("etc-ldp", {"noise": "l2-ball", "horizon": 700}),
+        ("etc-ldp-doubling", {"noise": "l2-ball", "restart": False}),
+        ("etc-ldp-approx", {"delta": 0.001, "calibration": "analytic", "horizon": 700}),
+        ("etc-ldp-approx-doubling", {"delta": 0.001, "calibration": "analytic", "restart": False}),
+        ("etc-ldp-mixed", {"noise": "l2-ball", "horizon": 700}),
+        ("etc-ldp-mixed-doubling", {"noise": "l2-ball", "restart": False}),
+    ],
+)
+def test_configurations_are_those_of_stored_results(name: str, own: dict[str, Any]) -> None:
+    """The address of a stored result is the hash of the configuration: schedule, mechanism and learner add nothing."""
+    common = {
+        "family": {"name": "logistic"}, "dim": 2, "prices": [0.0, 3.0], "ridge": 1.0, "cost": 0.0, "epsilon": 4.0,
+        "z_max": 2.0, "radius": 4.0, "centre": [0.0] * 4, "start_at": [0.0] * 4, "experiment_prices": [0.0, 3.0],
+        "demand_max": None, "zeta_scale": 1.0, "score": "centred",
+    }  # fmt: skip
+    policy = private(name, dim=2)
+    assert list(policy.config().items()) == list((common | own).items())
+    _ = policy.schedule, policy.mechanism
+    assert policy == private(name, dim=2)
+    assert pickle.loads(pickle.dumps(policy)).config() == policy.config()
 
 
 # -- the steps -----------------------------------------------------------------------------------

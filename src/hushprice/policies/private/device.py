@@ -22,7 +22,14 @@ from hushprice.privacy.wire import Rows
 class PrivateDevice(Device):
     """Prices from public params; reports the score at the published theta, clipped and randomised.
 
-    With a ``ledger`` each report is charged to it before it is made, and refused when its cap is reached.
+    Parameters
+    ----------
+    policy : PrivatePolicy
+        The policy, public as a whole.
+    entropy : Entropy, optional
+        Source of the noise. Default: the operating system's.
+    ledger : Ledger, optional
+        Each report is charged to it before it is made, and refused when its cap is reached.
     """
 
     policy: PrivatePolicy
@@ -40,19 +47,25 @@ class PrivateDevice(Device):
 
     def _privatized(self, params: Params, z: Array, price: Array, y: Array, stage: Stages) -> PrivateReports:
         """Randomised reports of sales that :meth:`_sales` let pass."""
-        mechanism, theta = self.policy.mechanism, self._theta(params)
+        mechanism, params = self.policy.mechanism, replace(params, theta=self._theta(params))
         n, episode = len(z), positive_int("stage", stage)
         if self.ledger is not None:
             for _ in range(n):
                 self.ledger.spend(mechanism)
         words = self.entropy.words(n * mechanism.words).reshape(n, mechanism.words)
-        return PrivateReports(self.randomised(theta, z, price, y, words), episode)
+        return PrivateReports(self.randomised(params, z, price, y, words), episode)
 
-    def randomised(self, theta: Array, z: Array, price: Array, y: Array, words: Words) -> Rows:
-        """Reports of the scores at theta, one per row. A learner that asks for something else overrides this."""
+    def randomised(self, params: Params, z: Array, price: Array, y: Array, words: Words) -> Rows:
+        """Reports of checked sales from random words, one per row: of the score at the published theta.
+
+        The device of a learner that asks for something else overrides this, as a function without randomness of its
+        own, by way of :meth:`VectorMechanism.report_rows`.
+        """
         policy, mechanism = self.policy, self.policy.mechanism
         rows = np.zeros((len(z), mechanism.width), dtype=np.int64)
-        kernel.report_rows(policy.family.code, theta, z, price, y, *policy.price_scale, mechanism.spec, words, rows)
+        kernel.report_rows(
+            policy.family.code, params.theta, z, price, y, *policy.price_scale, mechanism.spec, words, rows
+        )
         return rows
 
     def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None = None) -> Quotes:

@@ -10,15 +10,32 @@ from hushprice.privacy.wire import Rows
 
 @dataclass(frozen=True)
 class PrivateReports(Reports):
-    """Randomised reports, one a row, as a mechanism of ``hushprice.privacy`` makes them."""
+    """Randomised reports, as a mechanism of ``hushprice.privacy`` makes them.
+
+    Parameters
+    ----------
+    rows : ndarray of int64
+        One report per row.
+    stage : int
+        ``Params.stage`` at the time of the quotes: the episode of a policy that starts afresh with each, or whatever
+        its learner tells apart by it.
+    """
 
     rows: Rows
-    stage: int = 1  # the episode they are for, where a policy starts afresh with each
+    stage: int = 1
 
 
 @dataclass(frozen=True)
 class MixedReports(Reports):
-    """Randomised reports of the private customers, raw records of those who agreed to send them."""
+    """Reports of a policy that leaves customers the choice.
+
+    Parameters
+    ----------
+    private : PrivateReports
+        Randomised reports of private customers.
+    public : Records
+        Raw records of the customers who agreed to send them.
+    """
 
     private: PrivateReports
     public: Records
