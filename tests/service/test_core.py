@@ -244,9 +244,9 @@ def test_a_run_of_reports_is_the_same_in_one_call_or_one_by_one(name: str) -> No
     assert whole.digest() == single.digest()
     np.testing.assert_array_equal(whole.params.theta, plain.params.theta)
     assert whole.learned == sum(event.body["report"] is not None for event in events) > 100
-    assert {point.phase for point in whole.tally.points} == {Phase.EXPLORE, Phase.EXPLOIT}
-    assert len(whole.tally.points) < POINTS
-    assert whole.tally.customers == 3_000
+    assert {point.phase for point in whole.statistics.points} == {Phase.EXPLORE, Phase.EXPLOIT}
+    assert len(whole.statistics.points) < POINTS
+    assert whole.statistics.customers == 3_000
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -449,7 +449,7 @@ def test_an_outcome_that_never_comes(url: str, then: str) -> None:
     late = service.outcomes("coffee", [OutcomeItem(offers[1], 1.0)]).result(20)
     assert (late.accepted, late.late) == (1, 1)
     assert service.outcomes("coffee", [OutcomeItem(offers[1], 1.0)]).result(20).known == 1
-    learned, quantity = service.run("coffee", lambda learner: (learner.learned, learner.tally.quantity)).result(20)
+    learned, quantity = service.run("coffee", lambda learner: (learner.learned, learner.statistics.quantity)).result(20)
     assert learned == (3 if then == "no-sale" else 1)
     assert quantity == 1.0
     service.stop()
@@ -518,7 +518,7 @@ def test_frozen_plain_prices_at_what_is_known(url: str) -> None:
     assert service.view("coffee").counts["learned"] == before
     server = service.run("coffee", lambda learner: learner.server.state()).result(20)
     assert server["offset"] == 40
-    theta, covariance = service.run("coffee", Learner.estimate).result(20)
+    theta, covariance = service.run("coffee", lambda learner: learner.server.estimate()).result(20)
     assert covariance is not None
     assert np.linalg.eigvalsh(covariance).min() > 0.0
     exact = service.run("coffee", lambda learner: learner.server.estimators[0].exact()[0]).result(20)
@@ -673,9 +673,9 @@ def test_open_offers_of_before_the_target_survive_a_rollback(url: str) -> None:
     service = opened(url, define("supcb"))
     offers = [service.offer("coffee", OfferRequest(context=[1.0, 0.1 * i], id=f"o{i}")).result(20) for i in range(6)]
     service.outcomes("coffee", [OutcomeItem("o0", 1.0), OutcomeItem("o1", 0.0)]).result(20)
-    stages = service.run("coffee", lambda learner: {key: o.stage for key, o in learner.open.items()}).result(20)
+    stages = service.run("coffee", lambda learner: {key: o.stage for key, o in learner.open_offers.items()}).result(20)
     service.roll_back("coffee", 4, by="anna").result(20)  # o0 to o3 were made by then, o0 and o1 have their outcomes
-    kept = service.run("coffee", lambda learner: {key: o.stage for key, o in learner.open.items()}).result(20)
+    kept = service.run("coffee", lambda learner: {key: o.stage for key, o in learner.open_offers.items()}).result(20)
     assert kept == {key: stages[key] for key in ("o2", "o3")}
     assert service.run("coffee", lambda learner: learner.learned).result(20) == 0
     done = service.outcomes("coffee", [OutcomeItem(offer.offer, 1.0) for offer in offers[2:]]).result(20)
@@ -728,7 +728,7 @@ def test_the_learner_knows_what_was_learned_under_the_guardrails_of_today(url: s
     service = opened(url, define("etc-ldp"))
 
     def since() -> tuple[int, int]:
-        return service.run("coffee", lambda learner: (learner.since, learner.learned)).result(20)
+        return service.run("coffee", lambda learner: (learner.learned_before_guardrails, learner.learned)).result(20)
 
     def send(numbers: range) -> int:
         version = service.view("coffee").version
@@ -1183,7 +1183,7 @@ def test_what_fails_once_is_tried_again_and_what_fails_twice_is_told_so(
         body = quote(learner, asked, rng)
         tries += 1
         if tries <= failures:
-            raise kind("customer 17")
+            raise kind("customer seventeen")
         return body
 
     monkeypatch.setattr(Learner, "quote", brittle)
@@ -1192,10 +1192,10 @@ def test_what_fails_once_is_tried_again_and_what_fails_twice_is_told_so(
     assert caplog.text == ""
     failures = 100
     for again in (4, 6):  # 500 at once each time, not "try again" for ever
-        assert "17" not in refused(Failed, service.offer("coffee", OfferRequest(context=[1.0, 0.5], id="b")))
+        assert "seventeen" not in refused(Failed, service.offer("coffee", OfferRequest(context=[1.0, 0.5], id="b")))
         assert tries == again
     assert caplog.text.count(f"the writer met {kind.__name__}") == 2
-    assert "17" not in caplog.text
+    assert "seventeen" not in caplog.text
     monkeypatch.undo()
     assert service.offer("coffee", OfferRequest(context=[1.0, 0.5], id="b")).result(20).offer == "b"
     assert live_digest(service) == rebuilding.rebuild(service.store, "coffee").digest()

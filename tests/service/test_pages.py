@@ -155,7 +155,7 @@ def test_every_policy_can_be_shown(name: str) -> None:
 
 def test_curve_is_the_model_and_its_best_price_the_best_allowed_one() -> None:
     learner = _sold("tea", _plain("etc", horizon=10**6), 400)
-    drawn, (theta, _) = curve(Facts.of(learner), [1.0, 0.25]), learner.estimate()
+    drawn, (theta, _) = curve(Facts.of(learner), [1.0, 0.25]), learner.server.estimate()
     a, b = theta[0] + 0.25 * theta[1], theta[2] + 0.25 * theta[3]
     prices = np.array(drawn["prices"])
     np.testing.assert_allclose(drawn["demand"], 1.0 / (1.0 + np.exp(b * prices - a)), rtol=1e-5)
@@ -195,6 +195,7 @@ def test_no_bands_from_reports_in_shadow_mode_whenever_they_were_made() -> None:
     _apart(learner, "mode", {"mode": "live"})
     _more(learner, 400, seed=1, theta=theta)
     facts = Facts.of(learner)
+    assert facts.steps is not None
     assert 0.6 * facts.steps < facts.explored < 0.9 * facts.steps
     assert "shadow" in spread(facts).words
     clean = _sold("coffee", EXPLORING, 300)
@@ -225,7 +226,7 @@ def test_the_baseline_is_shown_as_it_is_quoted_under_guardrails(ladder: list[flo
     quoted = learner.quote(asked, np.random.default_rng(1))["price"]
     assert quoted == (2.6 if ladder else 3.0)
     assert told["baseline"] == curve(Facts.of(learner), [1.0, 0.3])["baseline"]["price"] == quoted
-    z = np.array([sale.z for sale in learner.tally.recent])
+    z = np.array([sale.z for sale in learner.statistics.recent])
     theta = Facts.of(learner).theta
     expected = np.mean(quoted / (1.0 + np.exp(quoted * (z @ theta[2:]) - z @ theta[:2])))
     assert told["earned"]["baseline"]["mean"] == pytest.approx(expected)
@@ -236,7 +237,7 @@ def test_what_was_earned_is_weighed_against_the_baseline() -> None:
     learner = _sold("tea", _plain("etc-doubling"), 1_500)
     told = summary(learner)["earned"]
     assert told["n"] == 1_000
-    closed = list(learner.tally.recent)
+    closed = list(learner.statistics.recent)
     assert told["mean"] == pytest.approx(np.mean([sale.price * sale.y for sale in closed]))
     z = np.array([sale.z for sale in closed])
     truth = np.mean(3.4 / (1.0 + np.exp(3.4 * (z @ demo.TRUTH["tea"][2:]) - z @ demo.TRUTH["tea"][:2])))

@@ -317,7 +317,7 @@ def judge(
                 same &= event.seq == number
                 changed += event.key in sent and not _as_sent(event.kind, event.body, sent[event.key], answered)
             learner = rebuild(store, product.name)
-            tally = learner.tally
+            tally = learner.statistics
             told = {"seq": learner.seq, "version": learner.version, "digest": learner.digest()}
             same &= told == live[product.name]
             verified &= verify(store, product.name).ok

@@ -23,8 +23,8 @@ from hushprice.evaluation.estimators import CrossFit
 from hushprice.evaluation.weights import Mask, Support
 from hushprice.fitting import DemandModel
 from hushprice.kernels import terms as on_terms
-from hushprice.policies import Phase, Policy
-from hushprice.policies.base import FOREVER
+from hushprice.policies import Policy
+from hushprice.policies.base import FOREVER, is_policy
 from hushprice.policies.pricer import Pricer
 
 NODES, SHARES = np.polynomial.legendre.leggauss(16)
@@ -130,7 +130,7 @@ def resolve(
         return _word(policy, n, _seen(customers) if prices is None else price_range(prices))
     if isinstance(policy, DemandModel):
         return _greedy(policy, customers, prices, rules, segment)
-    if isinstance(policy, Policy):
+    if is_policy(policy):
         return _pricer(_constant(policy), customers, segment)
     if isinstance(policy, Pricer):
         return _pricer(policy, customers, segment)
@@ -219,15 +219,14 @@ def _pricer(pricer: Pricer, customers: Customers, segment: str | None) -> Target
         )
     params = pricer.params
     name = f"{policy.name} as it stands"
-    if params.phase is Phase.EXPLORE and policy.rules is None:
+    if params.uniform and policy.rules is None:
         return _even(name, n, *policy.experiment_range())
     cost = customers.cost if customers.own_cost else None
     terms = policy.terms(n, cost=cost, segment=_segments(policy.rules, customers, segment))
     rng = np.random.default_rng(SEED)
     given = () if terms is None else (terms,)
     quotes = policy.device().quote(params, z, rng, *given)
-    fixed = params.phase in (Phase.EXPLOIT, Phase.FIXED, Phase.INDEX)
-    return Quoted(name=name, prices=quotes.price, drawn=not fixed)
+    return Quoted(name=name, prices=quotes.price, drawn=not params.phase.certain)
 
 
 def _segments(rules: Rules | None, customers: Customers, segment: str | None) -> Any:

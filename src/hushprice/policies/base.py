@@ -14,7 +14,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -191,6 +191,7 @@ class Policy(ABC):
 
     name: ClassVar[str]
     private: ClassVar[bool] = False  # whether its server takes randomised reports, not raw records
+    raw_by_choice: ClassVar[bool] = False  # whether customers may agree to send raw records instead
     not_served: ClassVar[str] = ""  # why the pricing service does not run it; empty if it does
 
     family: Family
@@ -305,6 +306,11 @@ class Policy(ABC):
         return cls(family=family, **options)
 
 
+def is_policy(value: object) -> TypeGuard[Policy]:
+    """Whether this is a policy, for functions that take other things too."""
+    return isinstance(value, Policy)
+
+
 class Device:
     """The customer's side: stateless, computes the price and the report from public params."""
 
@@ -414,6 +420,14 @@ class Server(ABC, Generic[ReportsT]):
         if not self.estimators:
             return copy.deepcopy(self).params.theta, None
         return max(self.estimators, key=lambda estimator: estimator.records).estimate()
+
+    @property
+    def steps(self) -> int | None:
+        """How many steps of projected SGD (``kernels/sgd.py``) led to the estimate; None if it is made otherwise.
+
+        Bands of such an estimate are made by replaying the steps.
+        """
+        return None
 
     def progress(self) -> Progress | None:
         """How far the current phase is; None if there is nothing to count. The state stays as it is."""

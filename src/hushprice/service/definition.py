@@ -29,7 +29,6 @@ from hushprice.demand import Rules, as_family, family_from
 from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput, MissingOption, finite, positive_int, unknown
 from hushprice.files import read_toml
 from hushprice.policies import Policy, PrivatePolicy
-from hushprice.policies.private.mixed import MixedLDP
 from hushprice.service.core.events import MODES, Mode
 from hushprice.service.guardrails import NO_GUARDRAILS, Guardrails, Limits
 
@@ -114,6 +113,8 @@ class Definition:
             raise InvalidInput(f"The definition of {name} must give its policy and options by name.")
         plain = {key: value for key, value in plain.items() if value is not None}
         policy = _policy(name, plain)
+        if policy.private and policy.as_private() is None:
+            raise InvalidInput(f"The service does not run {policy.name}: it is private, but no PrivatePolicy.")
         if not policy.private and policy.dim > LARGEST_DIM:
             raise InvalidInput(f"The service takes plain products with dim up to {LARGEST_DIM}, got {policy.dim}.")
         guardrails = Guardrails.of(plain.get("guardrails", {}))
@@ -176,6 +177,11 @@ class Definition:
         return self.policy.private
 
     @property
+    def private_policy(self) -> PrivatePolicy | None:
+        """The policy with the type of a private one; None for a plain product."""
+        return self.policy.as_private()
+
+    @property
     def dim(self) -> int:
         """Length of a context."""
         return self.policy.dim
@@ -207,11 +213,8 @@ def _policy(name: str, plain: Mapping[str, Any]) -> Policy:
     if "policy" not in plain:
         raise MissingOption(f"The product {name} needs a policy, as in policy = 'etc-ldp-doubling'.")
     kind = policies.get(plain["policy"])
-    if issubclass(kind, MixedLDP) or (kind.private and not issubclass(kind, PrivatePolicy)):
-        raise InvalidInput(
-            f"The service does not run {kind.name}: it would keep the raw records of those who agree. Take "
-            f"etc-ldp or etc-ldp-doubling."
-        )
+    if kind.not_served:
+        raise InvalidInput(f"The service does not run {kind.name}: {kind.not_served}")
     options = {key: value for key, value in plain.items() if key not in _SERVICE}
     known = {f.name for f in fields(kind)}
     for option in options:

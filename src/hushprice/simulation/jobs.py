@@ -15,6 +15,7 @@ import numpy.typing as npt
 from hushprice.errors import HushpriceError, InvalidInput, positive_int
 from hushprice.markets import Market
 from hushprice.policies import Policy
+from hushprice.policies.base import is_policy
 from hushprice.simulation.engine import Outcome, replicate
 from hushprice.simulation.near_truth import NearTruth, Simulated, Today, plain
 
@@ -79,7 +80,7 @@ def _warm_up(policy: Simulated, market: Market) -> None:
 
 def check_pair(policy: Simulated, market: Market) -> None:
     """Refuse a policy that does not fit the market."""
-    if not isinstance(policy, (Policy, NearTruth, Today)):
+    if not (is_policy(policy) or isinstance(policy, (NearTruth, Today))):
         raise InvalidInput(f"policy must be a hushprice policy, got {type(policy).__name__}.")
     if not isinstance(market, Market):
         raise InvalidInput(f"market must be a hushprice market such as markets.s1(dim=4), got {type(market).__name__}.")

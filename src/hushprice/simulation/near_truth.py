@@ -27,7 +27,7 @@ class NearTruth:
     reach: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.policy, PrivatePolicy):
+        if self.policy.as_private() is None:
             raise InvalidInput("Only a private policy has a Theta whose centre can be drawn.")
         object.__setattr__(self, "reach", finite("reach", self.reach, minimum=0.0))
 

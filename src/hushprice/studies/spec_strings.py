@@ -16,7 +16,7 @@ from hushprice import markets, policies
 from hushprice.demand import Rules
 from hushprice.errors import InvalidInput, MissingOption, nearest
 from hushprice.markets import Market
-from hushprice.policies import Policy, PrivatePolicy
+from hushprice.policies import Policy
 from hushprice.simulation import NearTruth
 
 USUAL_DIM = 4
@@ -127,7 +127,7 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
         "horizon": horizon,
         "theta": market.theta,
     }
-    if cls is policies.FixedPrice and "price" not in options:
+    if "price" in own and "price" not in options:
         given["price"] = market.best_fixed_price()
     drawn = options.get("centre") == "near-truth"
     if cls.private:
@@ -136,7 +136,8 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
             options["centre"] = market.theta
     try:
         policy = policies.build(name, **{**given, **options})
-        return NearTruth(policy) if drawn and isinstance(policy, PrivatePolicy) else policy
+        private = policy.as_private()
+        return policy if private is None or not drawn else NearTruth(private)
     except MissingOption as problem:
         raise InvalidInput(f"{problem} Give it after a colon, as in {name}:epsilon=1.") from None
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from hushprice import markets, plots, policies, theory
+from hushprice import markets, plots, theory
 from hushprice.cli.options import (
     AsCsv,
     AsJson,
@@ -189,11 +189,11 @@ def scaling(
 
 def _tell_privacy(console: Console, setup: Setup) -> None:
     """What reports give away, and who sends raw records."""
-    plainly = {label: plain(policy) for label, policy in setup.policies.items()}
-    private = {label: policy for label, policy in plainly.items() if isinstance(policy, policies.PrivatePolicy)}
+    typed = {label: plain(policy).as_private() for label, policy in setup.policies.items()}
+    private = {label: policy for label, policy in typed.items() if policy is not None}
     for label, policy in private.items():
         console.print(f"{escape(label)}: {policy.guarantee}.", highlight=False)
-    mixed = [label for label, policy in private.items() if policy.name.startswith("etc-ldp-mixed")]
+    mixed = [label for label, policy in private.items() if policy.raw_by_choice]
     if setup.market.public and private:
         who = f"only {', '.join(mixed)} asks for them" if mixed else "no policy here asks for them"
         console.print(

@@ -29,6 +29,7 @@ MIXED_SGD = PrivateLearner(server=MixedServer, device=MixedDevice, loop=MixedLoo
 class MixedLDP(PrivatePolicy):
     """What both have: each customer chooses to be public or private."""
 
+    raw_by_choice: ClassVar[bool] = True
     not_served: ClassVar[str] = "it would keep the raw records of those who agree. Take etc-ldp or etc-ldp-doubling."
     learner: ClassVar[PrivateLearner] = MIXED_SGD
 

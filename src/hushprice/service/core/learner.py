@@ -9,25 +9,21 @@ parameters follow each event; a plain product's are looked at when an offer is m
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from hushprice.arrays import Array
 from hushprice.demand import fresh
-from hushprice.kernels.running import USED
-from hushprice.policies import Params, Phase, PrivateReports, Records
+from hushprice.policies import Params, PrivateReports, Records
 from hushprice.policies.base import Server
 from hushprice.privacy import wire
 from hushprice.service.core import learner_state, offers, params_document
 from hushprice.service.core.events import Event, Mode, chained
 from hushprice.service.core.fingerprint import copied, digest
-from hushprice.service.core.open_offers import Open, PublishedPhase
+from hushprice.service.core.open_offers import OpenOffer, OpenOffers
+from hushprice.service.core.published import PublishedPhase, PublishedPhases, instructions, published, without_bounds
 from hushprice.service.core.statistics import Closed, ProductStatistics
 from hushprice.service.definition import Definition
 from hushprice.service.errors import DamagedLog
@@ -47,12 +43,21 @@ def no_history(version: int) -> Core:
 class Learner:
     """The state of one product after event ``seq``.
 
-    ``version`` is the number of the last event after which what is published may have changed; ``floor`` that of the
-    last rollback: reports made against older parameters are not learned from.
-
-    ``explored`` is how many of the reports that SGD has taken in since it last began afresh were of experiments, that
-    is made against a version in phase explore; ``since`` is what ``learned`` was when the guardrails last became other
-    ones: ``learned - since`` outcomes were at prices within those of today.
+    Attributes
+    ----------
+    version : int
+        The number of the last event after which what is published may have changed.
+    rolled_back_at : int
+        The event of the last rollback. Reports made against older parameters are not learned from.
+    learned : int
+        How many outcomes or reports went into the present estimate.
+    explored : int
+        Of the reports since the server last started afresh, how many were of experiments, that is made against a
+        version whose prices are uniform.
+    learned_before_guardrails : int
+        What ``learned`` was when the guardrails last changed: later outcomes were at prices within those of today.
+    policy_params, params : Params
+        What the policy says, whatever the mode; and what is published.
     """
 
     def __init__(self, definition: Definition) -> None:
@@ -60,21 +65,18 @@ class Learner:
         self.definition, self.policy = definition, policy
         self.server: Server[Any] = policy.server()
         self.device = None if policy.private else policy.device()
-        self._restarts: bool = getattr(policy, "restarts", False)
-        self.seq, self.version, self.floor, self.at = 0, 0, 0, 0.0
+        self.seq, self.version, self.rolled_back_at, self.at = 0, 0, 0, 0.0
         self.key, self.chain = "", b""  # of the last event, and the fingerprint of all events
-        self.learned = 0  # outcomes that went into what is known now
-        self.explored = 0
-        self.since, self.railed = 0, 0  # learned when guardrails last changed, and the event that changed them
+        self.learned = self.explored = 0
+        self.learned_before_guardrails, self.guardrails_changed_at = 0, 0  # and the event that changed them
         self.mode: Mode = definition.mode
         self.guardrails, self.limits = definition.guardrails, Limits(policy, definition.guardrails)
-        self.last = fresh(policy.rules)  # last price quoted in each segment of a plain product
-        self.open: OrderedDict[str, Open] = OrderedDict()
-        self.tally = ProductStatistics(definition)
-        self.given = _kept(self.server.params)  # what the policy would publish, whatever the mode
-        self.params = self.given  # what is published
-        self.asking: list[PublishedPhase] = []  # what was asked of devices, from which version on
-        self._ahead: tuple[Any, Any] | None = None  # see estimate
+        self.last_prices = fresh(policy.rules)  # of each segment of a plain product
+        self.open_offers: OpenOffers[OpenOffer] = OpenOffers(definition.wait)
+        self.statistics = ProductStatistics(definition)
+        self.policy_params = without_bounds(self.server.params)
+        self.params = self.policy_params
+        self.published_phases = PublishedPhases()  # of a private product
         self.publish()
 
     # -- the fold -------------------------------------------------------------------------------------------------
@@ -84,216 +86,175 @@ class Learner:
         i = 0
         while i < len(events):
             if events[i].kind == "report":
-                i += self._reports(events, i)
+                i += self._apply_reports(events, i)
             else:
-                self._one(events[i], history)
+                self._apply_one(events[i], history)
                 i += 1
 
-    def _next(self, event: Event) -> None:
+    def _count_event(self, event: Event) -> None:
         if event.seq != self.seq + 1:
             raise DamagedLog(f"The log of {self.definition.name} has event {event.seq} where {self.seq + 1} belongs.")
         self.seq, self.at, self.key = event.seq, event.at, event.key
         self.chain = chained(self.chain, event)
 
-    def _one(self, event: Event, history: History) -> None:
-        self._next(event)
+    def _apply_one(self, event: Event, history: History) -> None:
+        self._count_event(event)
         if event.kind == "offer":
-            self._offer(event)
+            self._apply_offer(event)
         elif event.kind == "outcome":
-            self._outcome(event.key[2:], event.body["y"])
+            self._apply_outcome(event.key[2:], event.body["y"])
         elif event.kind == "expire":
-            self._expire(event.body["now"])
+            self._apply_expiry(event.body["now"])
         elif event.kind in ("mode", "guardrails", "rollback"):
-            self._change(event, history)
+            self._apply_change(event, history)
         else:
             raise DamagedLog(f"The log of {self.definition.name} has an event of the unknown kind {event.kind!r}.")
 
-    def _reports(self, events: Sequence[Event], start: int) -> int:
-        """Take in a run of reports under the same phase, by one call of the kernel: how many there were."""
+    def _apply_reports(self, events: Sequence[Event], start: int) -> int:
+        """Apply a run of reports under the same phase by one call of the kernel: the length of the run."""
         frozen = self.mode == "frozen"
-        room = self.tally.room if frozen else min(self.server.left, self.tally.room)
+        room = self.statistics.room if frozen else min(self.server.left, self.statistics.room)
         run, rows, experiments = [], [], 0
         for i in range(start, min(start + room, len(events))):
             event = events[i]
             if event.kind != "report":
                 break
-            self._next(event)
+            self._count_event(event)
             run.append(event)
             if event.body["report"] is None:
-                self.tally.silent += 1
-            elif (asked := self._wanted(event.body["version"])) is not None:
+                self.statistics.silent += 1
+            elif (asked := self._usable_phase(event.body["version"])) is not None:
                 rows.append((asked.stage, wire.row(event.body["report"]) if event.row is None else event.row))
                 experiments += asked.explore
                 self.version = event.seq
-        phase = self.params.phase
+        served = self.params
         if not frozen:
             self.server.advance(len(run))
             self._absorb(rows)
             self.explored += experiments
-            self._look(self.server.params)
-        self._count(run, rows, phase)
+            self._follow(self.server.params)
+        self._count_reports(run, len(rows), served)
         return len(run)
 
-    def _wanted(self, made: int) -> PublishedPhase | None:
-        """What was asked for by version ``made``; None if a report against it is not learned from. (Counts it.)"""
-        self.tally.reports += 1
-        then = self.asking[-1]
-        if made < then.version:
-            then = self.asking[bisect_right(self.asking, made, key=lambda asking: asking.version) - 1]
-        if not then.learn:
-            self.tally.unasked += 1
+    def _usable_phase(self, version: int) -> PublishedPhase | None:
+        """What ``version`` asked for; None if a report made against it is not learned from. Counts the report."""
+        self.statistics.reports += 1
+        phase = self.published_phases.at(version)
+        if not phase.learn:
+            self.statistics.unasked += 1
             return None
-        fresh_enough = self.floor <= made <= self.version <= made + self.definition.max_lag
-        over = self._restarts and then.stage != self.given.stage  # its episode has ended
-        if not fresh_enough or over or self.mode == "frozen":
-            self.tally.stale += 1
+        recent = self.rolled_back_at <= version <= self.version <= version + self.definition.max_lag
+        stage_over = self.policy.restarts and phase.stage != self.policy_params.stage
+        if not recent or stage_over or self.mode == "frozen":
+            self.statistics.stale += 1
             return None
-        return then
+        return phase
 
     def _absorb(self, rows: list[tuple[int, Sequence[int]]]) -> None:
         for stage, group in groupby(rows, key=lambda row: row[0]):
             reports = np.array([row for _, row in group], dtype=np.int64)
             self.server.absorb(PrivateReports(reports, stage))
 
-    def _count(self, run: list[Event], rows: list[Any], phase: Phase) -> None:
-        """What the tally keeps of a run of reports."""
-        tally, n = self.tally, len(run)
-        self.learned += len(rows)
-        tally.learned += len(rows)
-        tally.experiments += n if phase is Phase.EXPLORE else 0
+    def _count_reports(self, run: list[Event], learned: int, served: Params) -> None:
+        """Update the statistics for a run of reports, served under the same params."""
+        statistics, n = self.statistics, len(run)
+        self.learned += learned
+        statistics.learned += learned
+        statistics.experiments += n if served.uniform else 0
         for _, minute in groupby(run, key=lambda event: event.at // 60.0):
             same = list(minute)
-            tally.serve(same[0].at, len(same))
-        tally.note(self.at, self.seq, int(phase), self.given.theta)
+            statistics.serve(same[0].at, len(same))
+        statistics.note(self.at, self.seq, int(served.phase), self.policy_params.theta)
 
-    def _offer(self, event: Event) -> None:
-        body = event.body
+    def _apply_offer(self, event: Event) -> None:
+        body, statistics = event.body, self.statistics
         if self.mode != "frozen":
-            self._look(self.server.params)
+            self._follow(self.server.params)
             self.server.advance(1)
         segment = self.limits.index(body.get("segment"))
         z, price, cost = np.array(body["z"], dtype=np.float64), body["price"], body.get("cost", self.policy.cost)
-        self.last[segment] = price
-        self.open[event.key[2:]] = Open(event.seq, z, price, body["stage"], cost, event.at)
-        self.tally.experiments += bool(body["experiment"])
-        self.tally.price_sum += price
-        self.tally.serve(event.at)
-        self.tally.note(event.at, event.seq, int(self.params.phase), self.given.theta)
+        self.last_prices[segment] = price
+        self.open_offers.add(event.key[2:], OpenOffer(event.seq, z, price, body["stage"], cost, event.at))
+        statistics.experiments += bool(body["experiment"])
+        statistics.price_sum += price
+        statistics.serve(event.at)
+        statistics.note(event.at, event.seq, int(self.params.phase), self.policy_params.theta)
 
-    def _outcome(self, key: str, y: float) -> None:
-        offer = self.open.pop(key, None)
+    def _apply_outcome(self, key: str, y: float) -> None:
+        offer = self.open_offers.close(key)
         if offer is None:
-            self.tally.late += 1
+            self.statistics.late += 1
             return
-        self.tally.outcomes += 1
+        self.statistics.outcomes += 1
         self._learn(offer, y)
 
-    def _learn(self, offer: Open, y: float) -> None:
+    def _learn(self, offer: OpenOffer, y: float) -> None:
         if offer.stage and self.mode != "frozen":
             self.server.absorb(Records(offer.z[None, :], np.array([offer.price]), np.array([y]), offer.stage))
             self.learned += 1
-            self.tally.learned += 1
-        self.tally.sell(Closed(offer.z, offer.price, y, offer.cost))
+            self.statistics.learned += 1
+        self.statistics.sell(Closed(offer.z, offer.price, y, offer.cost))
 
-    def _expire(self, now: float) -> None:
-        """Close the offers that waited too long. They are in the order of their making, and so of their time."""
-        while self.open and next(iter(self.open.values())).at + self.definition.wait <= now:
-            _, offer = self.open.popitem(last=False)
-            self.tally.expired += 1
+    def _apply_expiry(self, now: float) -> None:
+        for offer in self.open_offers.expire(now):
+            self.statistics.expired += 1
             if self.definition.then == "no-sale":
                 self._learn(offer, 0.0)
 
-    def due(self, now: float) -> bool:
-        """Whether an offer has waited too long."""
-        return bool(self.open) and next(iter(self.open.values())).at + self.definition.wait <= now
-
-    def _change(self, event: Event, history: History) -> None:
+    def _apply_change(self, event: Event, history: History) -> None:
         body = event.body
         if event.kind == "mode":
             self.mode = body["mode"]
         elif event.kind == "guardrails":
-            self._rail(event.seq, Guardrails.of({key: body[key] for key in ("low", "high", "ladder", "largest_step")}))
+            limits = {key: body[key] for key in ("low", "high", "ladder", "largest_step")}
+            self._set_guardrails(event.seq, Guardrails.of(limits))
         else:
             self._roll_back(body["version"], history)
-            self.floor = event.seq
+            self.rolled_back_at = event.seq
         self.version = event.seq
         self.publish()
 
-    def _rail(self, seq: int, guardrails: Guardrails) -> None:
+    def _set_guardrails(self, seq: int, guardrails: Guardrails) -> None:
         if guardrails != self.guardrails:
-            self.since, self.railed = self.learned, seq
+            self.learned_before_guardrails, self.guardrails_changed_at = self.learned, seq
         self.guardrails, self.limits = guardrails, Limits(self.policy, guardrails)
 
     def _roll_back(self, version: int, history: History) -> None:
-        """Know again what was known after event ``version``; mode, guardrails and counts stay as they are.
+        """Know again what was known after event ``version``; mode, guardrails and statistics stay as they are.
 
-        Of the offers that wait for an outcome those made up to then still do, each for the estimate it was made for;
-        the later ones are of what is undone, and their outcomes will count as late. An outcome that came after
-        ``version`` is forgotten with everything else that was learned since: it is on record, and its offer closed.
+        Offers made up to then still wait for their outcome, each for the estimate it was made for. Later ones are
+        closed, and their outcomes will count as late. An outcome that came after ``version`` is forgotten with
+        everything else that was learned since: it is on record, and its offer is closed.
         """
-        self.take(history(version))
-        self.open = OrderedDict((key, offer) for key, offer in self.open.items() if offer.seq <= version)
+        self.restore_core(history(version))
+        self.open_offers.undo(version)
 
     # -- what is published ----------------------------------------------------------------------------------------
 
-    def _look(self, params: Params) -> None:
-        """The policy's parameters for the next customer: a new version if they may have changed.
+    def _follow(self, params: Params) -> None:
+        """Take over the policy's parameters for the next customer: a new version if they may have changed.
 
-        Each report that is learned from makes a version (see :meth:`_reports`); here are the other reasons. Within a
-        run of reports none of them occurs before its end, so that it does not matter how the log is cut into runs.
+        Each report that is learned from makes a version (see :meth:`_apply_reports`); here are the other reasons.
+        Within a run of reports none of them occurs before its end, so that the result does not depend on how the log
+        is cut into runs.
         """
-        before, self.given = self.given, _kept(params)
+        before, self.policy_params = self.policy_params, without_bounds(params)
         if self.policy.private:
-            changed = _manner(before) != _manner(params)
+            changed = instructions(before) != instructions(params)
         else:
             changed = before.version != params.version
         if changed:
             self.version = self.seq
-        if self._restarts and before.stage != params.stage:
+        if self.policy.restarts and before.stage != params.stage:
             self.explored = 0
         if changed or self.policy.private:
             self.publish()
 
     def publish(self) -> None:
-        """Publish the policy's parameters as the mode has it."""
-        self.params = self._published()
-        params = self.params
-        asking = PublishedPhase(self.version, params.learn, params.phase is Phase.EXPLORE, params.stage)
-        if self.policy.private and (not self.asking or self.asking[-1][1:] != asking[1:]):
-            self.asking.append(asking)
-
-    def _published(self) -> Params:
-        given, baseline = self.given, self.definition.baseline
-        if self.mode == "shadow":
-            learn = given.learn if self.policy.private else True
-            return replace(given, phase=Phase.FIXED, level=baseline, learn=learn)
-        if self.mode == "frozen":
-            if given.phase in (Phase.EXPLOIT, Phase.FIXED):
-                return replace(given, learn=False)
-            if not self.learned:
-                return replace(given, phase=Phase.FIXED, level=baseline, learn=False)
-            return replace(given, phase=Phase.EXPLOIT, level=0.0, theta=self.estimate()[0], learn=False)
-        return given
-
-    def estimate(self) -> tuple[Array, Array | None]:
-        """(theta, its covariance) as of the last offer; of private products the covariance is not known.
-
-        A policy that has not looked at its records yet (ETC before it first commits) is asked by way of a copy.
-        """
-        estimators = self.server.estimators
-        if not estimators:
-            return self.given.theta, None
-        busiest = max(range(len(estimators)), key=lambda s: estimators[s].records)
-        estimator = estimators[busiest]
-        if estimator.records and not estimator.counts[USED]:
-            made = self.server, busiest, estimator.records
-            if self._ahead is None or self._ahead[0] != made:
-                twin = self.policy.server()
-                twin.restore(self.server.state())
-                self._ahead = made, twin.estimators[busiest]
-                self._ahead[1].theta()
-            estimator = self._ahead[1]
-        return estimator.published, self.policy.family.scale**2 * estimator.P
+        """Publish the policy's parameters as the mode has them."""
+        params = self.params = published(self)
+        if self.policy.private:
+            self.published_phases.note(PublishedPhase(self.version, params.learn, params.uniform, params.stage))
 
     def document(self) -> dict[str, Any]:
         """The params document of a private product."""
@@ -309,19 +270,21 @@ class Learner:
         """What a rollback brings back, apart from everything that goes on."""
         return {
             "server": copied(self.server.state()),
-            "params": learner_state.plain_params(self.given),
+            "params": learner_state.plain_params(self.policy_params),
             "learned": self.learned,
             "explored": self.explored,
-            "since": self.since,
-            "railed": self.railed,
+            "since": self.learned_before_guardrails,
+            "railed": self.guardrails_changed_at,
         }
 
-    def take(self, core: Core) -> None:
+    def restore_core(self, core: Core) -> None:
+        """Take over what :meth:`core` gave. Guardrails are not rolled back."""
         self.server = self.policy.server()
         self.server.restore(core["server"])
-        self.given, self.learned = learner_state.params_from(core["params"]), core["learned"]
+        self.policy_params, self.learned = learner_state.params_from(core["params"]), core["learned"]
         self.explored = core["explored"]
-        self.since = core["since"] if core["railed"] == self.railed else self.learned  # guardrails are not rolled back
+        same_guardrails = core["railed"] == self.guardrails_changed_at
+        self.learned_before_guardrails = core["since"] if same_guardrails else self.learned
 
     def state(self) -> dict[str, Any]:
         """Everything, as plain data."""
@@ -334,13 +297,3 @@ class Learner:
     def digest(self) -> str:
         """SHA-256 of the state, to the last bit."""
         return digest(self.state())
-
-
-def _kept(params: Params) -> Params:
-    """Params to keep: without bounds, which are large and can be had again."""
-    return params if params.bounds is None else replace(params, bounds=None)
-
-
-def _manner(params: Params) -> tuple[Phase, float, bool, int]:
-    """All of the parameters but the estimate."""
-    return params.phase, params.level, params.learn, params.stage

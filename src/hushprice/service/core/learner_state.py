@@ -10,7 +10,8 @@ import numpy as np
 from hushprice.errors import SnapshotError
 from hushprice.policies import Params, Phase
 from hushprice.service.core.events import MODES
-from hushprice.service.core.open_offers import Open, PublishedPhase
+from hushprice.service.core.open_offers import OpenOffer, OpenOffers
+from hushprice.service.core.published import PublishedPhase, PublishedPhases
 from hushprice.service.guardrails import Guardrails, Limits
 
 if TYPE_CHECKING:
@@ -37,31 +38,32 @@ def params_from(plain: Mapping[str, Any]) -> Params:
 
 
 def state(learner: Learner) -> dict[str, Any]:
-    """Everything that further events depend on, and the tally."""
-    offers, asking = list(learner.open.values()), learner.asking
+    """Everything that further events depend on, and the statistics."""
+    ids, offers = [key for key, _ in learner.open_offers.items()], [offer for _, offer in learner.open_offers.items()]
+    phases = list(learner.published_phases)
     return {
         "format": FORMAT,
         "product": learner.definition.name,
         "definition": learner.definition.fixed(),
         "seq": learner.seq,
         "version": learner.version,
-        "floor": learner.floor,
+        "floor": learner.rolled_back_at,
         "at": learner.at,
         "key": learner.key,
         "chain": learner.chain.hex(),
         "mode": learner.mode,
         "guardrails": learner.guardrails.config(),
         "core": learner.core(),
-        "last": learner.last.copy(),
-        "railed": learner.railed,
+        "last": learner.last_prices.copy(),
+        "railed": learner.guardrails_changed_at,
         "asking": {
-            "version": np.array([asked.version for asked in asking], dtype=np.int64),
-            "learn": np.array([asked.learn for asked in asking], dtype=np.bool_),
-            "explore": np.array([asked.explore for asked in asking], dtype=np.bool_),
-            "stage": np.array([asked.stage for asked in asking], dtype=np.int64),
+            "version": np.array([phase.version for phase in phases], dtype=np.int64),
+            "learn": np.array([phase.learn for phase in phases], dtype=np.bool_),
+            "explore": np.array([phase.explore for phase in phases], dtype=np.bool_),
+            "stage": np.array([phase.stage for phase in phases], dtype=np.int64),
         },
         "open": {
-            "id": list(learner.open),
+            "id": ids,
             "seq": np.array([offer.seq for offer in offers], dtype=np.int64),
             "z": np.array([offer.z for offer in offers], dtype=np.float64).reshape(-1, learner.policy.dim),
             "price": np.array([offer.price for offer in offers], dtype=np.float64),
@@ -69,7 +71,7 @@ def state(learner: Learner) -> dict[str, Any]:
             "cost": np.array([offer.cost for offer in offers], dtype=np.float64),
             "at": np.array([offer.at for offer in offers], dtype=np.float64),
         },
-        "tally": learner.tally.state(),
+        "tally": learner.statistics.state(),
     }
 
 
@@ -80,19 +82,28 @@ def restore(learner: Learner, state: Mapping[str, Any]) -> None:
     if state["definition"] != learner.definition.fixed() or state["mode"] not in MODES:
         raise SnapshotError("The snapshot is of a product that was defined otherwise.")
     learner.seq, learner.version = state["seq"], state["version"]
-    learner.floor, learner.at, learner.mode = state["floor"], state["at"], state["mode"]
+    learner.rolled_back_at, learner.at, learner.mode = state["floor"], state["at"], state["mode"]
     learner.key, learner.chain = state["key"], bytes.fromhex(state["chain"])
     learner.guardrails = Guardrails.of(state["guardrails"])
     learner.limits = Limits(learner.policy, learner.guardrails)
-    learner.railed = state["railed"]
-    learner.take(state["core"])
-    learner.last = np.array(state["last"], dtype=np.float64)
-    asking, offers = state["asking"], state["open"]
-    columns = (asking[key].tolist() for key in ("version", "learn", "explore", "stage"))
-    learner.asking = [PublishedPhase(*row) for row in zip(*columns, strict=True)]
-    columns = (offers[key].tolist() for key in ("price", "stage", "cost", "at"))
-    learner.open.clear()
-    for key, seq, z, *rest in zip(offers["id"], offers["seq"].tolist(), offers["z"], *columns, strict=True):
-        learner.open[key] = Open(seq, z, *rest)
-    learner.tally.restore(state["tally"])
+    learner.guardrails_changed_at = state["railed"]
+    learner.restore_core(state["core"])
+    learner.last_prices = np.array(state["last"], dtype=np.float64)
+    _restore_phases(learner, state["asking"])
+    _restore_offers(learner, state["open"])
+    learner.statistics.restore(state["tally"])
     learner.publish()
+
+
+def _restore_phases(learner: Learner, columns: Mapping[str, Any]) -> None:
+    rows = zip(*(columns[key].tolist() for key in PublishedPhase._fields), strict=True)
+    learner.published_phases = PublishedPhases()
+    for row in rows:
+        learner.published_phases.note(PublishedPhase(*row))
+
+
+def _restore_offers(learner: Learner, columns: Mapping[str, Any]) -> None:
+    rest = (columns[key].tolist() for key in ("price", "stage", "cost", "at"))
+    learner.open_offers = OpenOffers(learner.definition.wait)
+    for key, seq, z, *more in zip(columns["id"], columns["seq"].tolist(), columns["z"], *rest, strict=True):
+        learner.open_offers.add(key, OpenOffer(seq, z, *more))

@@ -81,7 +81,7 @@ def quote(learner: Learner, asked: Asked, rng: np.random.Generator) -> dict[str,
         body |= _quoted(learner, learner.params, asked, rng) | {"stage": 0, "version": learner.version}
         return body
     params = learner.server.params
-    body["version"] = learner.version if params.version == learner.given.version else learner.seq + 1
+    body["version"] = learner.version if params.version == learner.policy_params.version else learner.seq + 1
     body |= _quoted(learner, params, asked, rng)
     if learner.mode == "shadow":
         body |= _shadow(learner, params, asked, body, rng)
@@ -123,4 +123,4 @@ def _shadow(
 
 
 def _terms(learner: Learner, asked: Asked) -> Terms | None:
-    return learner.limits.terms(cost=asked.cost, segment=asked.number, last=learner.last)
+    return learner.limits.terms(cost=asked.cost, segment=asked.number, last=learner.last_prices)

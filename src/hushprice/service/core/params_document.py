@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hushprice.policies import PrivatePolicy
 from hushprice.privacy import VectorMechanism
 
 if TYPE_CHECKING:
@@ -15,8 +14,8 @@ FORMAT, PROTOCOL = "hushprice params", 1
 
 def document(learner: Learner) -> dict[str, Any]:
     """What is published now."""
-    policy, definition, params = learner.policy, learner.definition, learner.params
-    assert isinstance(policy, PrivatePolicy)
+    policy, definition, params = learner.definition.private_policy, learner.definition, learner.params
+    assert policy is not None
     rules, limits = policy.rules, learner.limits
     centre, radius = policy.ball
     shift, factor = policy.price_scale

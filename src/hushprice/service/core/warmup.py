@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from hushprice.policies import Phase, PrivatePolicy
 from hushprice.privacy import wire
 from hushprice.service.core import offers
 from hushprice.service.core.events import Event
@@ -43,10 +42,10 @@ def warm_up(definition: Definition) -> Learner:
         for _ in range(2):  # the second finds something learned
             _serve(learner, rng)
     for _ in range(MOST):  # some policies price by what they learned only after a while
-        if learner.params.phase is not Phase.EXPLORE:
+        if not learner.params.uniform:
             break
         _serve(learner, rng)
-    learner.estimate()
+    learner.server.estimate()
     return learner
 
 
@@ -62,8 +61,8 @@ def _log(learner: Learner, kind: str, key: str, body: dict[str, Any]) -> None:
 
 
 def _report(learner: Learner) -> None:
-    policy = learner.policy
-    assert isinstance(policy, PrivatePolicy)
+    policy = learner.definition.private_policy
+    assert policy is not None
     report = wire.example(policy.mechanism)
     _log(learner, "report", f"r:{learner.seq}", {"version": learner.version, "report": report})
     learner.document()

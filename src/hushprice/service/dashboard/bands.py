@@ -43,8 +43,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from hushprice.arrays import Array
-from hushprice.policies import Phase, Policy, PrivatePolicy
-from hushprice.policies.private.server import SGDServer
+from hushprice.policies import Policy, PrivatePolicy
 from hushprice.privacy import Gaussian
 from hushprice.service.core.events import Mode
 from hushprice.service.definition import Definition, Feature
@@ -92,8 +91,8 @@ class Facts:
     learned: int
     estimated: bool  # whether there is an estimate at all: a policy that sets one price for everyone has none
     theta: Array
-    covariance: Array | None  # of plain products, where it is known
-    steps: int  # of SGD, in private products
+    covariance: Array | None  # where the server knows it
+    steps: int | None  # of SGD, in private products that learn by it
     explored: int  # of the reports that these steps took in, how many were of experiments
     settled: int  # outcomes learned from under the guardrails in force
     floor: int  # version of the last roll back
@@ -107,8 +106,7 @@ class Facts:
     @classmethod
     def of(cls, learner: Learner) -> Facts:
         """As things stand."""
-        server = learner.server
-        theta, covariance = learner.estimate()
+        theta, covariance = learner.server.estimate()
         return cls(
             definition=learner.definition,
             limits=learner.limits,
@@ -116,30 +114,32 @@ class Facts:
             seq=learner.seq,
             version=learner.version,
             learned=learner.learned,
-            estimated=learner.learned > 0 and learner.given.phase is not Phase.FIXED,
+            estimated=learner.learned > 0 and learner.policy_params.personal,
             theta=theta.copy(),
             covariance=None if covariance is None else covariance.copy(),
-            steps=server.t if isinstance(server, SGDServer) else 0,
+            steps=learner.server.steps,
             explored=learner.explored,
-            settled=learner.learned - learner.since,
-            floor=learner.floor,
+            settled=learner.learned - learner.learned_before_guardrails,
+            floor=learner.rolled_back_at,
             kept=_kept.setdefault(learner, {}),
         )
 
 
 def spread(facts: Facts) -> Spread:
     """How sure this product's estimate is."""
-    return _private(facts) if facts.definition.private else _plain(facts)
+    if facts.steps is not None:
+        return _replayed(facts, facts.steps)
+    return _stated(facts)
 
 
-def _plain(facts: Facts) -> Spread:
+def _stated(facts: Facts) -> Spread:
+    """By the covariance that the server states."""
     if facts.learned < FEWEST:
         return Spread(None, f"No bands yet: they need at least {FEWEST} outcomes, and there are {facts.learned}.")
     if facts.covariance is None or not np.isfinite(facts.covariance).all():
         return Spread(None, "No bands: this policy keeps no estimate whose precision is known.")
-    return Spread(
-        with_pull(facts), "Bands hold the whole true curve in about 95 of 100 cases, if demand has this form."
-    )
+    words = "Bands hold the whole true curve in about 95 of 100 cases, if demand has this form."
+    return Spread(facts.covariance if facts.definition.private else with_pull(facts), words)
 
 
 def with_pull(facts: Facts) -> Array:
@@ -155,45 +155,46 @@ def with_pull(facts: Facts) -> Array:
     return squares
 
 
-def _private(facts: Facts) -> Spread:
+def _replayed(facts: Facts, steps: int) -> Spread:
+    """By replaying the SGD of a private product."""
     definition = facts.definition
     fewest = FEWEST_REPORTS * definition.dim
     if not definition.features:
         return Spread(None, "No bands: they need the ranges of the features, and this product does not state them.")
     if definition.dim > LARGEST_DIM:
         return Spread(None, f"No bands: with more than {LARGEST_DIM} features they take too long to work out here.")
-    if facts.steps < fewest:
-        return Spread(None, f"No bands yet: they need at least {fewest} reports, and there are {facts.steps}.")
-    if facts.explored < EXPLORED * facts.steps:
+    if steps < fewest:
+        return Spread(None, f"No bands yet: they need at least {fewest} reports, and there are {steps}.")
+    if facts.explored < EXPLORED * steps:
         return Spread(
             None, "No bands: too many reports were made in shadow mode, at one price, and say little of others."
         )
     if facts.settled < SETTLED * facts.learned:
         return Spread(None, "No bands: most reports were made under other guardrails, at other prices than now.")
     return Spread(
-        _kept_covariance(facts),
+        _kept_covariance(facts, steps),
         "Bands hold the whole true curve in about 95 of 100 cases, if demand has this form and customers' features "
         "are spread evenly over their ranges. The server cannot check that: it does not know them.",
     )
 
 
-def _kept_covariance(facts: Facts) -> Array:
+def _kept_covariance(facts: Facts, steps: int) -> Array:
     """The covariance as worked out last, if hardly anything was learned since."""
     with _one_at_a_time:  # it takes a core for a moment, and who asks for the same waits for the first
-        return _covariance(facts)
+        return _covariance(facts, steps)
 
 
-def _covariance(facts: Facts) -> Array:
+def _covariance(facts: Facts, steps: int) -> Array:
     circumstances = (facts.floor, facts.limits.guardrails)
     if "covariance" in facts.kept:
-        then, steps, covariance = facts.kept["covariance"]
-        if then == circumstances and steps <= facts.steps <= _KEPT_FOR * steps:
+        then, steps_then, covariance = facts.kept["covariance"]
+        if then == circumstances and steps_then <= steps <= _KEPT_FOR * steps_then:
             return covariance
-    policy = facts.definition.policy
-    assert isinstance(policy, PrivatePolicy)
+    policy = facts.definition.private_policy
+    assert policy is not None
     design = Design.of(policy, even_customers(facts.definition.features), *allowed_prices(policy, facts.limits))
-    covariance = private_covariance(policy, design, facts.theta, facts.steps)
-    facts.kept["covariance"] = (circumstances, facts.steps, covariance)
+    covariance = private_covariance(policy, design, facts.theta, steps)
+    facts.kept["covariance"] = (circumstances, steps, covariance)
     return covariance
 
 

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushprice.policies import Phase, PrivatePolicy
-from hushprice.policies.base import FOREVER
-from hushprice.policies.bounds import BoundServer
-from hushprice.policies.episodes import EpisodeServer
-from hushprice.policies.private.server import SGDServer
-from hushprice.policies.semi_myopic import MyopicServer
+from hushprice.policies import Phase
 from hushprice.service.core.statistics import COUNTS, SUMS, Point
 from hushprice.service.dashboard.bands import QUANTILE, Facts, spread
 
@@ -29,23 +24,6 @@ MODES = {
     "shadow": "Shadow: customers get the baseline price. The policy watches and learns, but sets no price.",
     "frozen": "Frozen: prices stay as they are now, and nothing more is learned.",
 }
-PHASES = {
-    Phase.EXPLORE: ("Trying prices", "Each customer gets a price drawn at random, to learn how demand depends on it."),
-    Phase.GRID: (
-        "Trying prices",
-        "Each customer gets one of a few prices at random, to learn how demand depends on it.",
-    ),
-    Phase.EXPLOIT: ("Using what was learned", "Each customer gets the price that should earn most from them."),
-    Phase.PERTURB: (
-        "Earning and learning",
-        "Each customer gets the best known price, moved a little up or down by chance.",
-    ),
-    Phase.FIXED: ("One price", "Everyone gets the same price."),
-    Phase.INDEX: ("Earning and learning", "Each customer gets the price that could plausibly earn most."),
-    Phase.SAMPLE: ("Earning and learning", "Each customer gets the best price under one plausible guess of demand."),
-    Phase.SET: ("Earning and learning", "Each customer gets the best price under the luckiest of several guesses."),
-    Phase.STAGES: ("Earning and learning", "Prices that cannot be the best are ruled out, one after the other."),
-}
 SEEN = "The server sees each customer's features, price and outcome, and keeps them in its log."
 UNSEEN = (
     "The server sees no features, no price and no sale of any customer. So it cannot say what was earned; shown is "
@@ -55,9 +33,10 @@ UNSEEN = (
 
 def summary(learner: Learner) -> dict[str, Any]:
     """What the page shows, as plain data."""
-    definition, policy, tally = learner.definition, learner.policy, learner.tally
+    definition, policy, statistics = learner.definition, learner.policy, learner.statistics
     facts = Facts.of(learner)
-    title, words = PHASES[learner.params.phase]
+    phase = learner.params.phase
+    title, words = phase.title, phase.sentence
     if learner.mode == "shadow":
         title, words = "Watching", "Everyone gets the baseline price, or the shop's own; the policy learns from it."
     return {
@@ -72,7 +51,7 @@ def summary(learner: Learner) -> dict[str, Any]:
         "mode": learner.mode,
         "mode_words": MODES[learner.mode],
         "phase": {
-            "name": learner.params.phase.name.lower(),
+            "name": phase.name.lower(),
             "title": title,
             "words": words,
             "progress": None if learner.mode != "live" else progress(learner),
@@ -88,22 +67,22 @@ def summary(learner: Learner) -> dict[str, Any]:
         "baseline_stated": definition.baseline,
         "guardrails": learner.guardrails.config(),
         "outcomes": {"wait": definition.wait, "then": definition.then},
-        "counts": tally.counts,
-        "sums": {name: getattr(tally, name) for name in SUMS},
-        "open_offers": len(learner.open),
+        "counts": statistics.counts,
+        "sums": {name: getattr(statistics, name) for name in SUMS},
+        "open_offers": len(learner.open_offers),
         "known": facts.estimated,
         "learned_now": learner.learned,
-        "only_experiments": isinstance(learner.server, EpisodeServer | SGDServer),
-        "minutes": [[60 * minute, n] for minute, n in sorted(tally.minutes.items())],
-        "history": history(tally.points, 2 * definition.dim, private=definition.private),
+        "only_experiments": learner.server.only_experiments,
+        "minutes": [[60 * minute, n] for minute, n in sorted(statistics.minutes.items())],
+        "history": history(statistics.points, 2 * definition.dim, private=definition.private),
         "earned": None if definition.private else earned(learner, facts),
     }
 
 
 def guarantee(learner: Learner) -> dict[str, Any]:
     """What customers are promised, in words that need no theory."""
-    policy = learner.policy
-    if not isinstance(policy, PrivatePolicy):
+    policy = learner.policy.as_private()
+    if policy is None:
         return {"epsilon": None, "delta": None, "odds": None, "title": "No privacy guarantee", "words": SEEN}
     promise = policy.guarantee
     odds = math.exp(promise.epsilon)
@@ -120,24 +99,9 @@ def guarantee(learner: Learner) -> dict[str, Any]:
 
 
 def progress(learner: Learner) -> dict[str, Any] | None:
-    """How far the phase has come: done, of (None if it has no end), and what is counted."""
-    server = learner.server
-    if isinstance(server, SGDServer | EpisodeServer):
-        length = server.length if isinstance(server, SGDServer) else server.explore + server.commit
-        exploring = server.offset < server.explore
-        done = server.offset if exploring else server.offset - server.explore
-        of = server.explore if exploring else length - server.explore
-        what = "experiments" if exploring else "customers at the learned prices"
-        name = f" in round {server.q}" if length < FOREVER else ""
-        return {"done": done, "of": of if of < FOREVER // 2 else None, "words": what + name}
-    if isinstance(server, MyopicServer):
-        needed = server.policy.records_to_start
-        if server.estimator.records < needed:
-            return {"done": server.estimator.records, "of": needed, "words": "outcomes before the first learned price"}
-        return {"done": server.t, "of": None, "words": "customers, prices moved less and less"}
-    if isinstance(server, BoundServer) and server.plan.length < FOREVER // 2:
-        return {"done": server.t, "of": server.plan.length, "words": f"customers in round {server.k}"}
-    return None
+    """How far the phase is: done, of (None if it has no end), and what is counted; None if nothing is."""
+    reached = learner.server.progress()
+    return None if reached is None else {"done": reached.done, "of": reached.total, "words": reached.counted}
 
 
 def history(points: list[Point], width: int, *, private: bool) -> dict[str, Any]:
@@ -165,7 +129,7 @@ def earned(learner: Learner, facts: Facts) -> dict[str, Any] | None:
     with that of the estimate, their difference with both as if they were independent. They are not quite, since the
     estimate was learned from these customers among others; so the intervals are rough, and the words say so.
     """
-    recent, policy, baseline = list(learner.tally.recent), learner.policy, facts.baseline
+    recent, policy, baseline = list(learner.statistics.recent), learner.policy, facts.baseline
     if len(recent) < 2:
         return None
     z = np.array([closed.z for closed in recent])

@@ -23,7 +23,6 @@ import uvicorn
 from hushprice.arrays import Array
 from hushprice.device import Device, HttpTransport, Promise
 from hushprice.errors import HushpriceError, InvalidInput
-from hushprice.policies import PrivatePolicy
 from hushprice.service.definition import Definition
 from hushprice.service.demo.products import COFFEE as COFFEE
 from hushprice.service.demo.products import TEA as TEA
@@ -46,8 +45,8 @@ def definitions() -> list[Definition]:
 
 def promise(definition: Definition) -> Promise:
     """What a device of the shop agrees to: exactly what this product asks for."""
-    policy = definition.policy
-    assert isinstance(policy, PrivatePolicy)
+    policy = definition.private_policy
+    assert policy is not None
     promised = policy.guarantee
     return Promise(
         epsilon=promised.epsilon, delta=promised.delta, clip=policy.clip, mechanisms=(policy.mechanism.name,)

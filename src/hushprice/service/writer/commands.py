@@ -16,7 +16,6 @@ from uuid import uuid4
 import numpy as np
 
 from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput
-from hushprice.policies import PrivatePolicy
 from hushprice.privacy import VectorMechanism, wire
 from hushprice.service.core import offers
 from hushprice.service.core.events import MODES, decode, encode, encode_report, offer_id
@@ -69,9 +68,10 @@ class Reports(Command[Accepted]):
         self.events: list[tuple[str, Reported, str, list[int] | None]] = []
 
     def prepare(self, definition: Definition) -> None:
-        if not isinstance(definition.policy, PrivatePolicy):
+        policy = definition.private_policy
+        if policy is None:
             raise Conflict("This product is plain: it takes offers and outcomes, not reports.")
-        rows = _report_rows(definition.policy.mechanism, [item["report"] for item in self.items])
+        rows = _report_rows(policy.mechanism, [item["report"] for item in self.items])
         self.events = [
             (f"r:{item['id']}", item, encode_report(item["version"], item["report"]), row)
             for item, row in zip(self.items, rows, strict=True)
@@ -175,7 +175,7 @@ class Outcomes(Command[Accepted]):
         learner = transaction.apply()
         new: dict[str, tuple[dict[str, Any], str]] = {}
         for i, (key, body, text) in enumerate(self.events):
-            if key not in learner.open and transaction.known(f"o:{key}") is None:
+            if key not in learner.open_offers and transaction.known(f"o:{key}") is None:
                 never = NotFound("An outcome is for an offer that was never made. None of the outcomes was kept.")
                 raise about(never, "outcomes", i, self.weight)
             before = new[key][1] if key in new else transaction.known(f"y:{key}")
@@ -184,7 +184,7 @@ class Outcomes(Command[Accepted]):
             elif before != text:
                 other = Conflict("Another outcome of the same offer is on record. None of the outcomes was kept.")
                 raise about(other, "outcomes", i, self.weight)
-        late = sum(key not in learner.open for key in new)
+        late = sum(key not in learner.open_offers for key in new)
         for key, (body, text) in new.items():
             transaction.stage("outcome", f"y:{key}", body, text)
         known = len(self.events) - len(new)

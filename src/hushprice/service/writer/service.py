@@ -43,14 +43,7 @@ from hushprice.service.writer.commands import (
     ReadLearner,
     Reports,
 )
-from hushprice.service.writer.messages import (
-    Accepted,
-    OfferAnswer,
-    OutcomeItem,
-    Reported,
-    ReportItem,
-    View,
-)
+from hushprice.service.writer.messages import Accepted, OfferAnswer, OutcomeItem, Reported, ReportItem, View
 from hushprice.service.writer.queue import CommandQueue
 from hushprice.service.writer.transaction import ProductTransaction
 
@@ -348,7 +341,7 @@ class Service:
         due: list[Command[Any]] = []
         for name, product in self._products.items():
             learner = self._learners.get(name)
-            if product.definition.private or (learner is not None and not learner.due(self.clock())):
+            if product.definition.private or (learner is not None and not learner.open_offers.due(self.clock())):
                 continue
             if learner is None:
                 if time.monotonic() - self._tried.get(name, -AGAIN) < AGAIN:
@@ -436,8 +429,8 @@ class Service:
             guardrails=learner.guardrails,
             params=learner.params,
             document=document,
-            counts=learner.tally.counts,
-            waiting=len(learner.open),
+            counts=learner.statistics.counts,
+            waiting=len(learner.open_offers),
         )
 
     def _snapshot(self, name: str, learner: Learner, *, last: bool = False) -> None:

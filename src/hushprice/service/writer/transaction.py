@@ -94,5 +94,5 @@ class ProductTransaction:
 
     def expire(self) -> None:
         """Close offers that waited too long, if there are any."""
-        if self.apply().due(self.now):
+        if self.apply().open_offers.due(self.now):
             self.stage("expire", f"x:{uuid4().hex}", {"now": self.now})

@@ -23,3 +23,7 @@ class SGDServer(ScheduledServer[ReportsT]):
 
     def learn(self, reports: PrivateReports) -> None:
         kernel.absorb_rows(self.mechanism.code, self.mechanism.scale, reports.rows, self.t, self.rate, self.theta)
+
+    @property
+    def steps(self) -> int:
+        return self.t

@@ -13,12 +13,13 @@ import asyncio
 import csv
 import io
 import json
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from hushprice.service.core.events import Event
+from hushprice.service.core.open_offers import OpenOffers
 from hushprice.service.definition import Definition
 from hushprice.service.writer.messages import View
 
@@ -43,7 +44,7 @@ async def csv_lines(fetch: Fetch, view: View) -> AsyncIterator[bytes]:
         text = _text(fold(events))
         if text:
             yield text
-    if isinstance(fold, PlainLines) and fold.open:
+    if isinstance(fold, PlainLines) and fold.open_offers:
         yield _text(fold.rest())
 
 
@@ -86,38 +87,29 @@ class PlainLines:
 
     def __init__(self, definition: Definition, late: dict[str, float] | None = None) -> None:
         self.definition, self.late = definition, {} if late is None else late
-        self.open: OrderedDict[str, Event] = OrderedDict()
+        self.open_offers: OpenOffers[Event] = OpenOffers(definition.wait)
         self.segments = "segment" in columns(definition)[definition.dim :]
 
     def __call__(self, events: Iterable[Event]) -> Iterator[list[Any]]:
         """The lines that these events complete."""
         for event in events:
             if event.kind == "offer":
-                self.open[event.key[2:]] = event
+                self.open_offers.add(event.key[2:], event)
             elif event.kind == "outcome":
-                offer = self.open.pop(event.key[2:], None)
+                offer = self.open_offers.close(event.key[2:])
                 if offer is None:
                     self.late[event.key[2:]] = event.body["y"]
                 else:
                     yield self._line(offer, event.body["y"], known=True)
             elif event.kind == "expire":
-                yield from self._expire(event.body["now"])
+                given_up = 0.0 if self.definition.then == "no-sale" else None
+                yield from (self._line(offer, given_up) for offer in self.open_offers.expire(event.body["now"]))
             elif event.kind == "rollback":
-                yield from self._undone(event.body["version"])
+                yield from (self._line(offer, None) for offer in self.open_offers.undo(event.body["version"]))
 
     def rest(self) -> Iterator[list[Any]]:
         """The lines of offers that wait for their outcome."""
-        return (self._line(offer, None) for offer in self.open.values())
-
-    def _undone(self, version: int) -> Iterator[list[Any]]:
-        """A rollback closes the offers made after the event that it goes back to."""
-        for key in [key for key, offer in self.open.items() if offer.seq > version]:
-            yield self._line(self.open.pop(key), None)
-
-    def _expire(self, now: float) -> Iterator[list[Any]]:
-        while self.open and next(iter(self.open.values())).at + self.definition.wait <= now:
-            _, offer = self.open.popitem(last=False)
-            yield self._line(offer, 0.0 if self.definition.then == "no-sale" else None)
+        return (self._line(offer, None) for _, offer in self.open_offers.items())
 
     def _line(self, offer: Event, y: float | None, *, known: bool = False) -> list[Any]:
         body = offer.body

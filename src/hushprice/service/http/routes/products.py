@@ -49,7 +49,7 @@ def _kind(view: View) -> str:
 
 def guarantee(view: View) -> str:
     """What customers are promised, in words."""
-    policy = view.definition.policy.as_private()
+    policy = view.definition.private_policy
     if policy is not None:
         return f"{policy.guarantee}. Contexts, prices and sales never reach this server."
     return "None: contexts, prices and outcomes are kept in the log as they are."
@@ -150,7 +150,7 @@ async def history(request: ApiRequest) -> Response:
         return request.app.service.store.changes(_on_record(request, view.name).id, view.seq)
 
     def points(learner: Learner) -> list[dict[str, Any]]:
-        known = (point for point in learner.tally.points if point.seq <= learner.version)
+        known = (point for point in learner.statistics.points if point.seq <= learner.version)
         return [{"version": p.seq, "at": p.at, "customers": p.customers} for p in known]
 
     changes = await asyncio.to_thread(told)

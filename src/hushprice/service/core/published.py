@@ -1,0 +1,85 @@
+"""What is published of a product: the policy's parameters as the mode has them, and what earlier versions asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from hushprice.policies import Params, Phase
+
+if TYPE_CHECKING:
+    from hushprice.service.core.learner import Learner
+
+
+class PublishedPhase(NamedTuple):
+    """From this version on: whether reports are asked for, whether of experiments, and for which stage."""
+
+    version: int
+    learn: bool
+    explore: bool
+    stage: int
+
+
+class PublishedPhases:
+    """What devices were asked for, from which version on.
+
+    Examples
+    --------
+    >>> phases = PublishedPhases()
+    >>> phases.note(PublishedPhase(0, True, True, 1))
+    >>> phases.note(PublishedPhase(4, True, True, 1))    # says the same
+    >>> phases.note(PublishedPhase(9, False, False, 1))
+    >>> phases.at(8).learn, phases.at(9).learn, len(list(phases))
+    (True, False, 2)
+    """
+
+    def __init__(self) -> None:
+        self._phases: list[PublishedPhase] = []
+
+    def note(self, phase: PublishedPhase) -> None:
+        """Put a phase on record, unless the last one says the same."""
+        if not self._phases or self._phases[-1][1:] != phase[1:]:
+            self._phases.append(phase)
+
+    def at(self, version: int) -> PublishedPhase:
+        """What ``version`` asked for."""
+        last = self._phases[-1]
+        if version >= last.version:
+            return last
+        return self._phases[bisect_right(self._phases, version, key=lambda phase: phase.version) - 1]
+
+    def __iter__(self) -> Iterator[PublishedPhase]:
+        return iter(self._phases)
+
+
+def published(learner: Learner) -> Params:
+    """The parameters that customers are priced by in the learner's mode.
+
+    Live publishes what the policy says. Shadow publishes the baseline as one price for everyone. Frozen publishes the
+    greedy price of the present estimate, unless the policy's own price is no experiment; without an estimate, the
+    baseline.
+    """
+    params, baseline = learner.policy_params, learner.definition.baseline
+    if learner.mode == "shadow":
+        learn = params.learn if learner.policy.private else True
+        return replace(params, phase=Phase.FIXED, level=baseline, learn=learn)
+    if learner.mode == "frozen":
+        if not params.phase.experiments:
+            return replace(params, learn=False)
+        if not learner.learned:
+            return replace(params, phase=Phase.FIXED, level=baseline, learn=False)
+        theta = learner.server.estimate()[0]
+        return replace(params, phase=Phase.EXPLOIT, level=0.0, theta=theta, learn=False)
+    return params
+
+
+def without_bounds(params: Params) -> Params:
+    """Params to store: bounds are large, and the server gives them again."""
+    return params if params.bounds is None else replace(params, bounds=None)
+
+
+def instructions(params: Params) -> tuple[Phase, float, bool, int]:
+    """All of the parameters but the estimate."""
+    return params.phase, params.level, params.learn, params.stage
