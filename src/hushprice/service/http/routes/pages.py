@@ -3,85 +3,58 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import mimetypes
-from functools import lru_cache
 from importlib.resources import files
-from pathlib import Path
-from typing import NamedTuple
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
 
 from hushprice.service.http.bodies.answers import HealthAnswer, ShopAnswer
 from hushprice.service.http.endpoint import ApiRequest, Endpoint
 from hushprice.service.http.metrics import CONTENT_TYPE
-from hushprice.service.http.responses import Problem, answer, matches, retry_later
+from hushprice.service.http.responses import Problem, answer, retry_later
 
-PAGES = Path(str(files("hushprice.service") / "static"))
-DEVICE = PAGES / "device"
-CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-
-
-class Page(NamedTuple):
-    """A file that is sent as it is."""
-
-    body: bytes
-    kind: str
-    etag: str
+mimetypes.add_type("text/javascript", ".js")  # whatever the machine's own table says
+FILES = StaticFiles(directory=str(files("hushprice.service") / "static"))
+HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+}
 
 
-@lru_cache(maxsize=256)
-def _read(path: Path, _: int) -> Page:
-    body = path.read_bytes()
-    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    if path.suffix in (".js", ".mjs"):
-        kind = "text/javascript"
-    if kind.startswith("text/"):
-        kind += "; charset=utf-8"
-    return Page(body, kind, f'"{hashlib.sha256(body).hexdigest()[:24]}"')
-
-
-def page(name: str, folder: Path = PAGES) -> Page:
-    """A file of the folder of pages; anything else is not found."""
-    path = folder / name
+async def _send(request: ApiRequest, path: str) -> Response:
+    """Send a file of the folder of pages, or 304 if the client has it."""
     try:
-        if Path(name).name != name or name.startswith(".") or not path.is_file():
-            raise FileNotFoundError
-        return _read(path, path.stat().st_mtime_ns)
-    except (OSError, ValueError):  # ValueError: a NUL in the name
+        response = await FILES.get_response(path, request.http.scope)
+    except (HTTPException, OSError, ValueError):  # ValueError: a NUL in the name
         raise Problem(404, "not_found", "There is no such page.") from None
-
-
-def _send(request: ApiRequest, name: str, folder: Path = PAGES) -> Response:
-    found = page(name, folder)
-    headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Content-Security-Policy": CSP}
-    if matches(request.http.headers.get("if-none-match"), found.etag):
-        return Response(status_code=304, headers=headers)
-    return Response(found.body, headers={**headers, "Content-Type": found.kind})
+    response.headers.update(HEADERS)
+    return response
 
 
 async def dashboard(request: ApiRequest) -> Response:
     """The dashboard."""
-    return _send(request, "index.html")
+    return await _send(request, "index.html")
 
 
 async def shop(request: ApiRequest) -> Response:
     """The demo shop; only if it is switched on."""
     _check_shop(request)
-    return _send(request, "shop.html")
+    return await _send(request, "shop.html")
 
 
 async def page_file(request: ApiRequest) -> Response:
     """A file of the pages."""
-    return _send(request, request.http.path_params["file"])
+    return await _send(request, request.http.path_params["file"])
 
 
 async def device_file(request: ApiRequest) -> Response:
     """A file of the JavaScript device, the npm package ``hushprice-device``."""
-    return _send(request, request.http.path_params["file"], DEVICE)
+    return await _send(request, f"device/{request.http.path_params['file']}")
 
 
 def _check_shop(request: ApiRequest) -> None:
