@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ import pytest
 from hushprice.device.mechanism import Mechanism as DeviceMechanism
 from hushprice.errors import InvalidInput
 from hushprice.privacy import Gaussian, L2Ball, PrivUnit, Report, UnsafeSeed, VectorMechanism, wire
+from tests.protocol.test_protocol import Strict
 
+SCHEMA = json.loads((Path(__file__).parents[2] / "protocol" / "report.schema.json").read_text(encoding="utf-8"))
+FORMS = Strict({"$ref": "#/$defs/RandomisedReport", "$defs": SCHEMA["$defs"]})
 MECHANISMS: list[VectorMechanism] = [
     L2Ball(epsilon=2.0, clip=1.0, dim=4),
     PrivUnit(epsilon=4.0, clip=1.0, dim=4),
@@ -36,6 +40,7 @@ def test_all_forms_of_a_report_agree(mechanism: VectorMechanism) -> None:
     assert [wire.row(report) for report in plain] == rows.tolist()
     assert [wire.checked(report) for report in plain] == plain
     assert [json.loads(wire.encode(report)) for report in plain] == plain
+    assert all(FORMS.is_valid(report) for report in plain)
     together = wire.rows(mechanism, plain)
     assert together is not None
     np.testing.assert_array_equal(together, rows)
@@ -64,3 +69,4 @@ def test_reports_of_another_mechanism_are_none(mechanism: VectorMechanism) -> No
 def test_what_the_service_does_not_accept_is_refused(plain: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="A report must read"):
         wire.checked(plain)
+    assert not FORMS.is_valid(plain)
