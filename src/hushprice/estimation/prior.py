@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy import linalg
 
 from hushprice.arrays import Array, array
 from hushprice.errors import InvalidInput, finite
@@ -79,7 +78,7 @@ class Prior:
     def _require_definite(self) -> None:
         if not np.array_equal(self.precision, self.precision.T):
             raise InvalidInput("The precision of a prior must be symmetric: pass (precision + precision.T) / 2.")
-        if not kernel.cholesky(self.precision, np.zeros_like(self.precision)):
+        if not kernel.cholesky(self.precision.copy(), np.zeros(self.precision.shape)):
             raise InvalidInput("The precision of a prior must be positive definite: add a ridge to its diagonal.")
 
     @property
@@ -93,25 +92,28 @@ class Prior:
         m = self.centre.size
         if self._ridge is not None:
             return np.eye(m) / self._ridge
-        factor, inverse = np.zeros((m, m)), np.empty((m, m))
-        kernel.cholesky(self.precision, factor)
-        kernel.invert(factor, inverse)
+        inverse = np.empty((m, m))
+        kernel.invert(self._factor(), inverse)
         return inverse
 
     @property
     def root(self) -> Array:
         """A root W of the covariance: W W' is the inverse of the precision."""
-        m = self.centre.size
         if self._ridge is not None:
-            return np.asarray(np.eye(m) / np.sqrt(self._ridge))
-        factor = np.zeros((m, m))
-        kernel.cholesky(self.precision, factor)
-        return np.ascontiguousarray(linalg.solve_triangular(factor, np.eye(m), lower=True).T)
+            return np.asarray(np.eye(self.centre.size) / np.sqrt(self._ridge))
+        return np.ascontiguousarray(kernel.invert_factor(self._factor()).T)
+
+    def _factor(self) -> Array:
+        factor = np.zeros(self.precision.shape)
+        kernel.cholesky(self.precision.copy(), factor)
+        return factor
 
     @property
     def penalty(self) -> Penalty:
-        """The prior as kernels take it."""
-        return Penalty(0.0, self.centre, self.precision) if self._ridge is None else ridge_penalty(self._ridge)
+        """The prior as kernels take it. (Copies: Numba compiles anew for arrays that are read only.)"""
+        if self._ridge is not None:
+            return ridge_penalty(self._ridge)
+        return Penalty(0.0, self.centre.copy(), self.precision.copy())
 
 
 def _ridge_of(centre: Array, precision: Array) -> float | None:

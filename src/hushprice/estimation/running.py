@@ -1,4 +1,4 @@
-"""The running estimator: the ridge MLE of a growing set of records, kept up at O(m^2) a record.
+"""The running estimator: the penalised MLE of a growing set of weighted records, kept up at O(m^2) per record.
 
 Between exact refits each record is taken in by one rank-one step: an exact step for its own loss plus a quadratic
 model of all the others. Exact refits come on a geometric schedule, at the latest after 25% more records; every refit
@@ -12,9 +12,11 @@ once. (The maximum is taken over the contexts that arrived since the refit, the 
 record, not over every record, so the bound is tested rather than proved.) In stationary markets the drift found is
 below a fifth of the bound; for linear demand the steps are exact. The first 200 records are always fitted exactly.
 
-In floating point this needs features in ordinary units: the information must not exceed the ridge by more than about
-1e12, say |x|^2 n / ridge <= 1e12. Beyond that nothing breaks, but the bound is not kept: standardise the features, or
-raise the ridge.
+Every record has a weight, 1 until :meth:`RunningEstimator.reweigh` replaces it: the place for forgetting old records.
+
+In floating point this needs features in ordinary units: the information must not exceed the prior's precision by more
+than about 1e12, say |x|^2 n / ridge <= 1e12. Beyond that nothing breaks, but the bound is not kept: standardise the
+features, or raise the ridge.
 """
 
 from __future__ import annotations
@@ -24,10 +26,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from hushprice.arrays import Array
+from hushprice.arrays import Array, array
 from hushprice.demand import Family
-from hushprice.errors import SnapshotError
+from hushprice.errors import InvalidInput, SnapshotError
 from hushprice.estimation.prior import Prior
 from hushprice.kernels import newton, running
 from hushprice.kernels.state import EstimatorState
@@ -60,7 +63,7 @@ class RunningEstimator:
         m = prior.centre.size
         self.family, self.prior, self.dim = family, prior, prior.dim
         self._penalty = prior.penalty
-        self.x, self.y = np.empty((64, m)), np.empty(64)
+        self.x, self.y, self.weight = np.empty((64, m)), np.empty(64), np.ones(64)
         self._theta, self.P = prior.centre.copy(), prior.covariance
         self.counts = np.zeros(4, dtype=np.int64)
         self.pace = np.array([running.START_GROWTH, 0.0, 0.0, np.inf, -np.inf])
@@ -90,9 +93,13 @@ class RunningEstimator:
         need = self.records + more
         if need > len(self.y):
             capacity = max(need, 2 * len(self.y))
-            x, y = np.empty((capacity, self.x.shape[1])), np.empty(capacity)
-            x[: self.records], y[: self.records] = self.x[: self.records], self.y[: self.records]
-            self.x, self.y = x, y
+            self.move_records(np.empty((capacity, self.x.shape[1])), np.empty(capacity), np.ones(capacity))
+
+    def move_records(self, x: Array, y: Array, weight: Array) -> None:
+        """Keep the records in these arrays from now on. ``weight`` holds ones."""
+        n = self.records
+        x[:n], y[:n], weight[:n] = self.x[:n], self.y[:n], self.weight[:n]
+        self.x, self.y, self.weight = x, y, weight
 
     def absorb(self, z: Array, price: Array, y: Array) -> None:
         """Add records; the estimate follows when :meth:`theta` is next asked for."""
@@ -106,11 +113,43 @@ class RunningEstimator:
         self.pace[running.HIGHEST] = max(self.pace[running.HIGHEST], price.max(initial=-np.inf))
         self.counts[running.HELD] += len(y)
 
+    def reweigh(self, weights: npt.ArrayLike) -> None:
+        """Replace the weights of all records held; the next estimate is an exact refit.
+
+        A record of weight w counts like w records. Records that come later have weight 1.
+
+        Parameters
+        ----------
+        weights : array_like of shape (records,)
+            At least 0, in the order in which the records came.
+
+        Raises
+        ------
+        InvalidInput
+            If there is not one finite weight of at least 0 per record.
+
+        Examples
+        --------
+        >>> from hushprice.demand import Linear
+        >>> estimator = RunningEstimator(Linear(), prior=Prior.ridge(1, 1.0))
+        >>> estimator.absorb(np.ones((2, 1)), np.array([1.0, 3.0]), np.array([2.0, 0.0]))
+        >>> estimator.reweigh([0.5, 1.0])
+        >>> estimator.theta().round(3)
+        array([0.5  , 0.071])
+        """
+        values = array("weights", weights, shape=(self.records,))
+        if (values < 0.0).any():
+            raise InvalidInput(f"weights must be at least 0, got {values.min():g}.")
+        self.weight[: self.records] = values
+        self.counts[[running.USED, running.FITTED]] = 0
+        self._ahead = None
+
     def arrays(self) -> EstimatorState:
         """The state as the kernels take it."""
         return EstimatorState(
-            self.family.code, self._penalty, self.x, self.y, self._theta, self.P, self.counts, self.pace, self.anchor
-        )
+            self.family.code, self._penalty, self.x, self.y, self.weight, self._theta, self.P, self.counts, self.pace,
+            self.anchor,
+        )  # fmt: skip
 
     def theta(self) -> Array:
         """The estimate from all records held."""
@@ -154,10 +193,9 @@ class RunningEstimator:
     def exact(self) -> tuple[Array, Array]:
         """(theta, penalised information) of a fresh exact fit of the same records; changes nothing."""
         n, m = self.records, 2 * self.dim
-        theta, information, no_weights = np.zeros(m), np.empty((m, m)), np.empty(0)
-        newton.newton(
-            self.family.code, self.x[:n], self.y[:n], no_weights, self._penalty, theta, information, 1e-8, 500
-        )
+        theta, information = np.zeros(m), np.empty((m, m))
+        records = self.x[:n], self.y[:n], self.weight[:n]
+        newton.newton(self.family.code, *records, self._penalty, theta, information, 1e-8, 500)
         return theta, np.tril(information) + np.tril(information, -1).T
 
     def drift(self) -> float:
@@ -172,6 +210,7 @@ class RunningEstimator:
         return {
             "x": self.x[:n],
             "y": self.y[:n],
+            "weight": self.weight[:n],
             "theta": self._theta,
             "P": self.P,
             "counts": self.counts,
@@ -184,7 +223,7 @@ class RunningEstimator:
         own = self.state()
         for key, mine in own.items():
             theirs = state.get(key)
-            rows_free = key in ("x", "y")
+            rows_free = key in ("x", "y", "weight")
             if (
                 not isinstance(theirs, np.ndarray)
                 or theirs.dtype != mine.dtype
@@ -194,14 +233,18 @@ class RunningEstimator:
             ):
                 raise SnapshotError(f"The snapshot's estimator lacks a usable {key!r}.")
         held, used, fitted, refits = (int(n) for n in state["counts"])
-        if not (0 <= fitted <= used <= held == len(state["x"]) == len(state["y"]) and refits >= 0):
+        lengths = {held, *(len(state[key]) for key in ("x", "y", "weight"))}
+        if not (0 <= fitted <= used <= held and len(lengths) == 1 and refits >= 0):
             raise SnapshotError("The snapshot's estimator does not hold the number of records it says.")
         if np.isnan(state["pace"]).any() or not 0.0 < state["pace"][running.GROWTH] <= running.MAX_GROWTH:
             raise SnapshotError("The snapshot's estimator has a schedule that makes no sense.")
+        if (state["weight"] < 0.0).any():
+            raise SnapshotError("The snapshot's estimator has a record of negative weight.")
         self.family.check_outcome(state["y"])
         self.counts[:] = 0
         self._ahead = None
         self.reserve(held)
         self.x[:held], self.y[:held] = state["x"], state["y"]
+        self.weight[:held], self.weight[held:] = state["weight"], 1.0
         self._theta[:], self.P[:], self.pace[:] = state["theta"], state["P"], state["pace"]
         self.anchor[:], self.counts[:] = state["anchor"], state["counts"]

@@ -1,9 +1,9 @@
 """Estimates with confidence widths, in stages that share no record.
 
 Each stage s = 1 .. S has a running estimate theta of its own records and, of their design matrix V = precision of the
-prior + sum of x x', a root W of the inverse: V^-1 = W W'. Policies with one estimate are the case S = 1. The arrays of
-all stages are stacked, and their records lie one stage after the other in one block of memory, so that a compiled loop
-can reach every stage.
+prior + sum of w x x' (w the weight of a record), a root W of the inverse: V^-1 = W W'. Policies with one estimate are
+the case S = 1. The arrays of all stages are stacked, and their records lie one stage after the other in one block of
+memory, so that a compiled loop can reach every stage.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hushprice.arrays import Array
 from hushprice.demand import Family
@@ -58,7 +59,7 @@ class StageEstimators:
         self.members = tuple(RunningEstimator(family, prior=prior) for _ in range(S))
         for s, member in enumerate(self.members):
             member.move(self.theta[s], self.P[s], self.counts[s], self.pace[s], self.anchor[s])
-        self.x, self.y = np.empty((0, m)), np.empty(0)
+        self.x, self.y, self.weight = np.empty((0, m)), np.empty(0), np.ones(0)
         self.start = np.zeros(S + 1, dtype=np.int64)
         self.reserve(0)
 
@@ -77,17 +78,24 @@ class StageEstimators:
             return
         room = [max(e.records + more, 2 * e.records, 64) for e in self.members]
         self.start = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
-        self.x, self.y = np.empty((sum(room), 2 * self.dim)), np.empty(sum(room))
+        self.x, self.y, self.weight = np.empty((sum(room), 2 * self.dim)), np.empty(sum(room)), np.ones(sum(room))
         for s, e in enumerate(self.members):
-            n, rows = e.records, slice(int(self.start[s]), int(self.start[s + 1]))
-            self.x[rows][:n], self.y[rows][:n] = e.x[:n], e.y[:n]
-            e.x, e.y = self.x[rows], self.y[rows]
+            rows = slice(int(self.start[s]), int(self.start[s + 1]))
+            e.move_records(self.x[rows], self.y[rows], self.weight[rows])
+
+    def reweigh(self, stage: int, weights: npt.ArrayLike) -> None:
+        """Replace the weights of all records of a stage, counted from 1, in its estimate and in its V.
+
+        See :meth:`RunningEstimator.reweigh`, which by itself leaves V as it is.
+        """
+        self.members[stage - 1].reweigh(weights)
+        self.root[stage - 1], self.inside[stage - 1] = self.prior.root, 0
 
     def arrays(self) -> StagesState:
         """The state as the kernels take it."""
         return StagesState(
-            self.family.code, self._penalty, self.x, self.y, self.start, self.theta, self.P, self.counts, self.pace,
-            self.anchor, self.root, self.inside,
+            self.family.code, self._penalty, self.x, self.y, self.weight, self.start, self.theta, self.P, self.counts,
+            self.pace, self.anchor, self.root, self.inside,
         )  # fmt: skip
 
     def bounds(self) -> tuple[Array, Array]:

@@ -54,13 +54,13 @@ def _project(root, first, z, out):
 
 
 @compiled
-def weigh(x, root, work):
-    """Add x to V: W becomes W (I - gamma f f') with f = W'x (Potter's form of the rank-one step)."""
+def add_to_design(x, weight, root, work):
+    """Add weight x x' to V: W becomes W (I - gamma f f') with f = W'x (Potter's form of the rank-one step)."""
     m = x.size
     f = work[:m]
     _project(root, 0, x, f)
-    share = 1.0 / (1.0 + _dot(f, f))
-    gamma = share / (1.0 + math.sqrt(share))
+    share = 1.0 / (1.0 + weight * _dot(f, f))
+    gamma = weight * share / (1.0 + math.sqrt(share))
     for i in range(m):
         row = root[i]
         c = gamma * _dot(row, f)
@@ -197,7 +197,7 @@ def stage(stages, s):
     """The state of one stage, for the functions of :mod:`hushprice.kernels.running`."""
     rows = slice(stages.start[s], stages.start[s + 1])
     return EstimatorState(
-        stages.code, stages.penalty, stages.x[rows], stages.y[rows], stages.theta[s], stages.P[s],
+        stages.code, stages.penalty, stages.x[rows], stages.y[rows], stages.weight[rows], stages.theta[s], stages.P[s],
         stages.counts[s], stages.pace[s], stages.anchor[s],
     )  # fmt: skip
 
@@ -218,7 +218,7 @@ def catch_up(stages, s, work):
     one, root = stage(stages, s), stages.root[s]
     update(one)
     for k in range(inside[s], n):
-        weigh(one.x[k], root, work)
+        add_to_design(one.x[k], one.weight[k], root, work)
     inside[s] = n
 
 

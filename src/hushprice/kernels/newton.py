@@ -136,8 +136,8 @@ def solve(factor, rhs, out):
 
 
 @compiled
-def invert(factor, out):
-    """out = (L L')^-1, symmetric."""
+def invert_factor(factor):
+    """L^-1."""
     m = factor.shape[0]
     inverse = np.zeros((m, m))
     for i in range(m):
@@ -147,6 +147,13 @@ def invert(factor, out):
             for k in range(j, i):
                 s -= factor[i, k] * inverse[k, j]
             inverse[i, j] = s / factor[i, i]
+    return inverse
+
+
+@compiled
+def invert(factor, out):
+    """out = (L L')^-1, symmetric."""
+    m, inverse = factor.shape[0], invert_factor(factor)
     for i in range(m):
         for j in range(i + 1):
             s = 0.0

@@ -121,7 +121,7 @@ def perturb_block(plan, t, z, uniforms, terms, estimate, demand, prices):
     """
     kappa, every, warmup = plan
     cost, low, high, ladder, segment, step, last = terms
-    code, _, x, y, theta, _, counts, pace, _ = estimate
+    code, _, x, y, _, theta, _, counts, pace, _ = estimate
     n = len(z)
     a, b = np.empty(1), np.empty(1)
     for i in range(n):

@@ -86,15 +86,16 @@ def _track(x, s, w, theta, pace, anchor):
 
 
 @compiled
-def assimilate(code, x, y, theta, P, Px, pace, anchor):
-    """Add one record: minimise its loss exactly plus the quadratic model 1/2 |theta - old|^2 in P^-1 of the others."""
+def assimilate(code, x, y, weight, theta, P, Px, pace, anchor):
+    """Add one record: minimise its weighted loss plus 1/2 |theta - old|^2 in P^-1, a quadratic model of the others."""
     m = theta.size
     for i in range(m):
         Px[i] = dot(P[i], x)
     leverage = dot(x, Px)
     eta = dot(x, theta)
-    s = implicit_residual(code, eta, leverage, y)
-    w = curvature(code, eta + leverage * s)
+    s = implicit_residual(code, eta, weight * leverage, y)
+    w = weight * curvature(code, eta + weight * leverage * s)
+    s *= weight
     c = w / (1.0 + w * leverage)
     for i in range(m):
         theta[i] += s * Px[i]
@@ -107,15 +108,14 @@ def assimilate(code, x, y, theta, P, Px, pace, anchor):
 @compiled
 def refit(estimate):
     """Exact penalised MLE of all records held, from the running estimate; measures how far that had drifted."""
-    code, penalty, x, y, theta, P, counts, pace, anchor = estimate
+    code, penalty, x, y, weight, theta, P, counts, pace, anchor = estimate
     n, m = counts[HELD], theta.size
     running = theta.copy()
     information, factor = np.empty((m, m)), np.zeros((m, m))
-    no_weights = np.empty(0)
-    status, _ = newton(code, x[:n], y[:n], no_weights, penalty, theta, information, NEWTON_TOLERANCE, WARM_PASSES)
+    status, _ = newton(code, x[:n], y[:n], weight[:n], penalty, theta, information, NEWTON_TOLERANCE, WARM_PASSES)
     if status != CONVERGED:  # the running estimate was a bad start: from zero Newton always arrives
         theta[:] = 0.0
-        newton(code, x[:n], y[:n], no_weights, penalty, theta, information, NEWTON_TOLERANCE, COLD_PASSES)
+        newton(code, x[:n], y[:n], weight[:n], penalty, theta, information, NEWTON_TOLERANCE, COLD_PASSES)
     if cholesky(information, factor):
         invert(factor, P)
     if counts[USED] == n and n > counts[FITTED] + 1:  # every record was assimilated: the gap is drift
@@ -168,14 +168,14 @@ def refit_due(code, theta, counts, pace, anchor):
 @compiled
 def update(estimate):
     """Bring the estimate up to the records held: by rank-one steps, or by an exact refit when one is due."""
-    code, _, x, y, theta, P, counts, pace, anchor = estimate
+    code, _, x, y, weight, theta, P, counts, pace, anchor = estimate
     n, m = counts[HELD], theta.size
     if counts[USED] == n:
         return
     if counts[FITTED] >= max(EXACT_RECORDS * m, FEW) - 1 and n - counts[USED] <= MAX_GROWTH * counts[FITTED]:
         Px = np.empty(m)
         for i in range(counts[USED], n):
-            assimilate(code, x[i], y[i], theta, P, Px, pace, anchor)
+            assimilate(code, x[i], y[i], weight[i], theta, P, Px, pace, anchor)
         counts[USED] = n
     if counts[USED] < n or refit_due(code, theta, counts, pace, anchor):
         refit(estimate)
@@ -183,7 +183,7 @@ def update(estimate):
 
 @compiled
 def append(x, y, counts, pace, z, price, outcome):
-    """Store the record x = (z, -p z), y."""
+    """Store the record x = (z, -p z), y. Its weight is 1, as that of every row beyond the records held."""
     n, d = counts[HELD], z.size
     row = x[n]
     for j in range(d):

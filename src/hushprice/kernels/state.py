@@ -112,6 +112,7 @@ class EstimatorState(NamedTuple):
     penalty: Penalty
     x: Array  # (capacity, m), the rows (z, -p z)
     y: Array  # (capacity,)
+    weight: Array  # (capacity,), of each record; 1 for a fresh one and beyond the records held
     theta: Array  # (m,)
     P: Array  # (m, m), the inverse of the penalised Hessian
     counts: Counts  # records HELD, in the estimate (USED), at the last exact refit (FITTED); exact REFITS
@@ -128,6 +129,7 @@ class StagesState(NamedTuple):
     penalty: Penalty
     x: Array
     y: Array
+    weight: Array
     start: Counts  # (S + 1,)
     theta: Array  # from here on one row of EstimatorState per stage
     P: Array

@@ -20,7 +20,7 @@ from hushprice.errors import SnapshotError
 from hushprice.files import replacing
 
 FORMAT = "hushprice snapshot"
-VERSION = 3
+VERSION = 4
 _HEADER = "snapshot.json"
 
 

@@ -17,7 +17,7 @@ from hushprice.service.guardrails import Guardrails, Limits
 if TYPE_CHECKING:
     from hushprice.service.core.learner import Learner
 
-FORMAT = 3  # raise it when the same log comes to give another state
+FORMAT = 4  # raise it when the same log comes to give another state
 
 
 def plain_params(params: Params) -> dict[str, Any]:
