@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from hushprice.policies.private.reports import MixedReports
 from hushprice.privacy.entropy import Words
 from hushprice.privacy.wire import Rows
 from tests.conftest import make_policy
+from tests.service import test_core as in_service
 
 ROUNDS = 40  # of a version
 
@@ -169,6 +171,16 @@ def test_raw_data_is_refused_without_a_line_in_the_learner() -> None:
     for wrong in (records, MixedReports(records, records), None):  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="not looked at"):
             policy.server().absorb(wrong)
+
+
+def test_the_service_serves_it(tmp_path: Path) -> None:
+    """The fold of its log, in whatever pieces, and what it learns as in a simulation: the tests of other policies."""
+    name = VersionSumsLDP.name
+    in_service.test_a_run_of_reports_is_the_same_in_one_call_or_one_by_one(name)
+    in_service.test_a_private_product_learns_what_the_simulation_learns(name, f"sqlite:///{tmp_path / 'a.db'}")
+    in_service.test_rebuilt_from_the_log_is_live_to_the_last_bit(name, f"sqlite:///{tmp_path / 'b.db'}")
+    with pytest.raises(InvalidInput, match="does not know its reports"):
+        in_service.define(UnitSumsLDP.name)
 
 
 def test_it_learns() -> None:
