@@ -30,7 +30,7 @@ from hushprice.service.http import protocol_limits as connection
 from hushprice.service.http import rate_limits as limits
 from hushprice.service.http import responses as answers
 from hushprice.service.http import server as run
-from hushprice.service.http.access_log import Forward, Log
+from hushprice.service.http.access_log import Log
 from hushprice.service.http.app import NotStarted, create_app
 from hushprice.service.http.responses import Problem
 from hushprice.service.http.routes import products as routes_look
@@ -174,9 +174,10 @@ class TestSilence:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self._failing(monkeypatch)
-        app = create_app(Service(Store.open(settings(tmp_path).database)), settings(tmp_path))
+        chosen = replace(settings(tmp_path), log_format="json")
+        app = create_app(Service(Store.open(chosen.database)), chosen)
         stream = io.StringIO()
-        app.state.context.log._stream, app.state.context.log.form = stream, "json"
+        app.state.context.log.handler.stream = stream
 
         async def start() -> None:
             async with app.router.lifespan_context(app):
@@ -191,7 +192,7 @@ class TestSilence:
 
     def test_the_command_fails_too_and_says_what_to_do(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._failing(monkeypatch)
-        monkeypatch.setattr(run, "forward", lambda log: None)  # would change the loggers of all tests
+        monkeypatch.setattr(run, "log_libraries", lambda log: None)  # would change the loggers of all tests
         said: list[str] = []
         with pytest.raises(InvalidInput, match="did not start"):
             run.serve(replace(settings(tmp_path), port=0), say=said.append)
@@ -199,7 +200,7 @@ class TestSilence:
 
     def test_of_uvicorn_only_what_is_known_is_passed_on(self) -> None:
         stream = io.StringIO()
-        handler = Forward(Log("json", stream))
+        handler = Log("json", stream).handler
         for message in (f"Traceback: {self.SECRET}", "Application startup complete."):
             handler.emit(logging.LogRecord("uvicorn.error", logging.ERROR, "on.py", 1, message, (), None))
         handler.emit(logging.LogRecord("uvicorn.error", 40, "on.py", 1, ValueError(self.SECRET), (), None))

@@ -68,7 +68,7 @@ class Shop:
         self.app = create_app(self.service, self.settings)
         self.context = self.app.state.context
         self.logged = io.StringIO()
-        self.context.log._stream = self.logged
+        self.context.log.handler.stream = self.logged
         self.loop = asyncio.new_event_loop()
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://shop.test")
 

@@ -1,66 +1,146 @@
-"""Structured logs on standard error: a line of JSON an event, or text for people, without what is only looked at.
+"""Structured logs on standard error by the standard library's logging: one JSON object per event and line, or text.
 
-A line holds what the service knows by itself: time, level, event, route template, status, milliseconds, name of the
-key. It never holds a path, a query, a header, a body or the text of an exception, any of which may hold a customer's
-data. Of a failure it tells the type and the place in the code.
+A line holds what the service itself knows: time, level, event, route template, status, milliseconds, name of the key.
+It never holds a path, a query, a header, a body or the text of an exception, any of which may contain a customer's
+data. Of an exception it holds the type and the place in the code.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import sys
-import threading
 import time
 import traceback
+from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import lru_cache
+from logging.handlers import BufferingHandler
 from typing import Any, TextIO
+
+import msgspec
 
 from hushprice.service.settings import LogFormat
 
 FLUSH = 0.1  # seconds: lines of requests are written together
+CAPACITY = 1_000  # lines of requests that wait at most
+# Messages of uvicorn about itself. It also logs texts of exceptions, which are not passed on.
+KNOWN = (
+    "Started ", "Finished ", "Stopping ", "Shutting down", "Waiting for ", "Application ", "Uvicorn running on ",
+    "Received SIG", "Child process ", "New child process ", "Terminated child process ", "Cancel ",
+    "Invalid HTTP request", "Unsupported upgrade request", "Exceeded concurrency limit",
+)  # fmt: skip
+
+
+class Event(logging.LogRecord):
+    """A record of our own, all of whose fields may be written."""
+
+    def __init__(self, event: str, level: int, fields: Mapping[str, Any]) -> None:
+        super().__init__("hushprice", level, "", 0, event, (), None)
+        self.fields = fields
+
+
+class EventFormatter(logging.Formatter):
+    """Writes the fields of a record that may be written, as JSON or as text."""
+
+    def __init__(self, form: LogFormat) -> None:
+        super().__init__()
+        self.form = form
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a line."""
+        event, fields = _fields(record)
+        when, level = f"{_second(int(record.created))}.{int(record.msecs):03d}Z", record.levelname.lower()
+        if self.form == "json":
+            return msgspec.json.encode({"time": when, "level": level, "event": event, **fields}).decode()
+        if event == "request":
+            key = f" key={fields['key']}" if "key" in fields else ""
+            return f"{when} {level:7} {fields['method']} {fields['route']} {fields['status']} {fields['ms']} ms{key}"
+        rest = " ".join(f"{name}={value}" for name, value in fields.items())
+        return f"{when} {level:7} {event} {rest}".rstrip()
+
+
+@lru_cache(maxsize=4)
+def _second(created: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))
+
+
+def _fields(record: logging.LogRecord) -> tuple[str, Mapping[str, Any]]:
+    """The name of an event and its fields; of a record from a library without texts that may contain values."""
+    if isinstance(record, Event):
+        return record.msg, record.fields
+    event = "server" if record.name.startswith("uvicorn") else record.name
+    if record.exc_info and record.exc_info[1] is not None:
+        return event, _exception(record.exc_info[1])
+    known = event == "server" and isinstance(record.msg, str) and record.msg.startswith(KNOWN)
+    if known or event.startswith("hushprice."):  # texts of our own contain no values
+        return event, {"message": record.getMessage()}
+    return event, {"at": f"{record.module}:{record.lineno}"}
+
+
+def _exception(problem: BaseException) -> dict[str, Any]:
+    """The type of an exception and where it was raised, not its text."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    places = [f"{frame.filename.rpartition('site-packages/')[2]}:{frame.lineno}" for frame in frames[-4:]]
+    fields = {"error": type(problem).__name__, "at": places}
+    return fields if problem.__cause__ is None else {**fields, "cause": type(problem.__cause__).__name__}
+
+
+class Buffer(BufferingHandler):
+    """Holds lines of requests back for a moment and writes them together; writes everything else at once."""
+
+    def __init__(self, form: LogFormat, stream: TextIO) -> None:
+        super().__init__(CAPACITY)
+        self.setFormatter(EventFormatter(form))
+        self.stream = stream
+
+    def shouldFlush(self, record: logging.LogRecord) -> bool:  # noqa: N802 (the standard library's name)
+        """Whether to write now."""
+        return not (isinstance(record, Event) and record.msg == "request") or len(self.buffer) >= self.capacity
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        with self.lock or nullcontext():
+            lines = [self.format(record) + "\n" for record in self.buffer]
+            self.buffer.clear()
+            if lines:
+                self.stream.write("".join(lines))
+                self.stream.flush()
 
 
 class Log:
-    """Where events are told."""
+    """The log of one application.
+
+    Parameters
+    ----------
+    form : {"json", "text", "none"}
+        How lines are written. Text leaves out requests that only read and succeed.
+    stream : file, optional
+        Where they are written; standard error unless given.
+    """
 
     def __init__(self, form: LogFormat = "json", stream: TextIO | None = None) -> None:
         self.form = form
-        self._stream = stream
-        self._lines: list[str] = []
-        self._lock = threading.Lock()
+        self.handler = Buffer(form, sys.stderr if stream is None else stream)
         self._timer: asyncio.TimerHandle | None = None
 
-    def event(self, event: str, *, level: str = "info", **told: Any) -> None:
-        """Tell an event, now."""
+    def event(self, event: str, *, level: int = logging.INFO, **fields: Any) -> None:
+        """Log an event, now."""
         if self.form != "none":
-            self._keep(self._line(event, level, told))
-            self.flush()
+            self.handler.handle(Event(event, level, fields))
 
-    def failure(self, event: str, problem: BaseException, **told: Any) -> None:
-        """Tell of an exception: its type and where it was raised, not its text."""
-        frames = traceback.extract_tb(problem.__traceback__)
-        places = [f"{frame.filename.rpartition('site-packages/')[2]}:{frame.lineno}" for frame in frames[-4:]]
-        if problem.__cause__ is not None:
-            told["cause"] = type(problem.__cause__).__name__
-        self.event(event, level="error", error=type(problem).__name__, at=places, **told)
+    def failure(self, event: str, problem: BaseException, **fields: Any) -> None:
+        """Log an exception."""
+        self.event(event, level=logging.ERROR, **_exception(problem), **fields)
 
     def request(self, method: str, route: str, status: int, seconds: float, key: str | None) -> None:
-        """Tell of a request; written within ``FLUSH`` seconds, together with others."""
-        looked = method in ("GET", "HEAD") and status < 400  # as the page does every other second
-        if self.form == "none" or (self.form == "text" and looked):
+        """Log a request; written within ``FLUSH`` seconds, together with others."""
+        only_read = method in ("GET", "HEAD") and status < 400  # as the page does every other second
+        if self.form == "none" or (self.form == "text" and only_read):
             return
-        milliseconds = round(seconds * 1e3, 2)
-        if self.form == "json":  # by hand, since there may be thousands a second; nothing here needs quoting
-            who = "" if key is None else f', "key": "{key}"'
-            line = (
-                f'{{"time": "{_now()}", "level": "{_level(status)}", "event": "request", "method": "{method}", '
-                f'"route": "{route}", "status": {status}, "ms": {milliseconds}{who}}}\n'
-            )
-        else:
-            who = "" if key is None else f" key={key}"
-            line = f"{_now()} {_level(status):7} {method} {route} {status} {milliseconds} ms{who}\n"
-        self._keep(line)
+        level = logging.INFO if status < 400 else logging.WARNING if status < 500 else logging.ERROR
+        fields = {"method": method, "route": route, "status": status, "ms": round(seconds * 1e3, 2)}
+        self.handler.handle(Event("request", level, fields if key is None else {**fields, "key": key}))
         if self._timer is None:
             try:
                 self._timer = asyncio.get_running_loop().call_later(FLUSH, self.flush)
@@ -69,58 +149,14 @@ class Log:
 
     def flush(self) -> None:
         """Write what is waiting."""
-        with self._lock:
-            lines, self._lines, self._timer = self._lines, [], None
-        if lines:
-            stream = sys.stderr if self._stream is None else self._stream
-            stream.write("".join(lines))
-            stream.flush()
-
-    def _keep(self, line: str) -> None:
-        with self._lock:
-            self._lines.append(line)
-
-    def _line(self, event: str, level: str, told: dict[str, Any]) -> str:
-        if self.form == "json":
-            return json.dumps({"time": _now(), "level": level, "event": event, **told}) + "\n"
-        rest = " ".join(f"{name}={value}" for name, value in told.items())
-        return f"{_now()} {level:7} {event} {rest}".rstrip() + "\n"
+        self._timer = None
+        self.handler.flush()
 
 
-# What uvicorn says of itself. It also logs texts of exceptions, which are not passed on.
-KNOWN = (
-    "Started ", "Finished ", "Stopping ", "Shutting down", "Waiting for ", "Application ", "Uvicorn running on ",
-    "Received SIG", "Child process ", "New child process ", "Terminated child process ", "Cancel ",
-    "Invalid HTTP request", "Unsupported upgrade request", "Exceeded concurrency limit",
-)  # fmt: skip
-
-
-class Forward(logging.Handler):
-    """What other libraries log (uvicorn, SQLAlchemy), in our format and without the texts of exceptions."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(logging.INFO)
-        self.log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Pass a record on."""
-        problem = record.exc_info[1] if record.exc_info else None
-        name, level = "server" if record.name.startswith("uvicorn") else record.name, record.levelname.lower()
-        if problem is not None:
-            self.log.failure(name, problem)
-        elif name.startswith("hushprice.") or (
-            name == "server" and isinstance(record.msg, str) and record.msg.startswith(KNOWN)
-        ):  # our own texts hold no values
-            self.log.event(name, level=level, message=record.getMessage())
-        else:  # could hold values of a statement, or the text of an exception
-            self.log.event(name, level=level, at=f"{record.module}:{record.lineno}")
-
-
-def forward(log: Log) -> None:
-    """Hand everything that libraries log to ours, warnings and worse, and uvicorn's news."""
-    handler = Forward(log)
+def log_libraries(log: Log) -> None:
+    """Write what libraries log: warnings and worse, and uvicorn's news."""
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = [] if log.form == "none" else [log.handler]
     root.setLevel(logging.WARNING)
     for name in ("uvicorn", "uvicorn.error"):
         logger = logging.getLogger(name)
@@ -131,20 +167,3 @@ def forward(log: Log) -> None:
     access.handlers[:] = []
     access.propagate = False
     access.disabled = True
-
-
-def _level(status: int) -> str:
-    return "info" if status < 400 else "warning" if status < 500 else "error"
-
-
-_second = (0, "")
-
-
-def _now() -> str:
-    """UTC to the millisecond; the text of the second is made once."""
-    global _second
-    now = time.time()
-    whole = int(now)
-    if whole != _second[0]:
-        _second = (whole, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)))
-    return f"{_second[1]}.{int((now - whole) * 1e3):03d}Z"

@@ -30,7 +30,7 @@ from uvicorn.supervisors import Multiprocess
 from hushprice.errors import InvalidInput
 from hushprice.service.definition import Definition, read_products
 from hushprice.service.demo.products import COFFEE
-from hushprice.service.http.access_log import Log, forward
+from hushprice.service.http.access_log import Log, log_libraries
 from hushprice.service.http.app import create_app
 from hushprice.service.http.metrics import MULTIPROCESS
 from hushprice.service.http.protocol_limits import Connection, concurrent
@@ -228,12 +228,12 @@ def settle() -> None:
 def worker() -> Starlette:
     """What each worker process runs: ``uvicorn --factory hushprice.service.http.server:worker``."""
     settings = Settings.from_environment()
-    forward(Log(settings.log_format))
+    log_libraries(Log(settings.log_format))
     return build(settings, started=settle)
 
 
 def _one(settings: Settings, listener: socket.socket, tell: Callable[[], None]) -> None:
-    forward(Log(settings.log_format))
+    log_libraries(Log(settings.log_format))
     with _signals_taken():
         server = _Server(_config(settings, build(settings, started=settle)), tell)
         try:
@@ -252,7 +252,7 @@ def _many(settings: Settings, listener: socket.socket, tell: Callable[[], None])
     folder = tempfile.mkdtemp(prefix="hushprice-metrics-")
     before = dict(os.environ)
     os.environ.update({**settings.environment(), MULTIPROCESS: folder})
-    forward(Log(settings.log_format))
+    log_libraries(Log(settings.log_format))
     try:
         listener.listen(2_048)  # who calls before the workers are up waits in the queue
         tell()
