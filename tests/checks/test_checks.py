@@ -15,6 +15,9 @@ from hushprice.markets import Market
 from hushprice.policies import ETC, Policy
 from hushprice.privacy import Entropy
 from tests.conftest import make_policy
+from tests.support.own_posterior import Diagonal, DiagonalServer
+
+policies.REGISTRY.pop(Diagonal.name)  # importing it registered it, for this process only
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in policies.REGISTRY),
@@ -36,11 +39,30 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("check", checks.policy_checks(), ids=lambda c: c.__name__)
+IN_ALL_FAMILIES = [check for check in checks.policy_checks() if check is not checks.check_service]
+
+
+@pytest.mark.parametrize("check", IN_ALL_FAMILIES, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
 def test_policy(name: str, options: dict[str, Any], family: str, check: checks.PolicyCheck) -> None:
     check(make_policy(name, family=family, **options))
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
+def test_policy_in_the_service(name: str, options: dict[str, Any]) -> None:
+    """One family is enough: the service has no branch on the family."""
+    checks.check_service(make_policy(name, **options))
+
+
+@pytest.mark.parametrize("check", checks.policy_checks(), ids=lambda c: c.__name__)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_policy_with_a_posterior_of_its_own(
+    family: str, check: checks.PolicyCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no running estimator, and passes every check of a policy, the service's too."""
+    monkeypatch.setitem(policies.REGISTRY, "diagonal", Diagonal)
+    check(Diagonal(family=FAMILIES[family](), dim=2, prices=(0, 3)))
 
 
 @pytest.mark.parametrize("check", checks.policy_checks(), ids=lambda c: c.__name__)
@@ -96,6 +118,72 @@ def test_a_broken_policy_is_caught(check: checks.PolicyCheck) -> None:
     policy: Policy = _BrokenPolicy(family="logistic", dim=2, prices=(0, 3), horizon=700)  # type: ignore[arg-type]
     with pytest.raises(AssertionError):
         check(policy)
+
+
+def _broken_diagonal(fault: str) -> Policy:
+    """A policy whose server has one fault."""
+
+    class Faulty(DiagonalServer):
+        def estimate(self) -> tuple[Any, Any]:
+            if fault == "raises":
+                raise AttributeError("no estimate")
+            if fault == "changes":
+                self.theta += 1e-9
+            theta, covariance = super().estimate()
+            return (theta[:-1] if fault == "short" else theta), covariance
+
+        def state(self) -> dict[str, Any]:
+            state = super().state()
+            return state | {"precision": np.ones_like(self.precision)} if fault == "loses" else state
+
+        def absorb(self, reports: policies.Records) -> None:
+            super().absorb(reports)
+            if fault == "forgets":  # something that state() leaves out
+                self.outcomes = getattr(self, "outcomes", 0) + 1
+                self.theta += 1e-9 * self.outcomes
+
+        def progress(self) -> Any:
+            self.t += fault == "counts"
+            return None
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Broken(Diagonal):
+        name = "broken-diagonal"
+
+        def server(self) -> Any:
+            return Faulty(self)
+
+    return Broken(family=Logistic(), dim=2, prices=(0, 3))
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("raises", "the service failed at the estimate"),
+        ("changes", "changed the server's state"),
+        ("counts", "changed the server's state"),
+        ("short", "theta of shape"),
+        ("loses", "after a rollback the estimate is not what it was"),
+        ("forgets", "the log gives another state than the snapshots hold"),
+    ],
+)
+def test_a_policy_that_the_service_cannot_run_is_caught(fault: str, text: str) -> None:
+    with pytest.raises(AssertionError, match=text):
+        checks.check_service(_broken_diagonal(fault))
+    assert "broken-diagonal" not in policies.REGISTRY
+
+
+def test_a_policy_that_is_refused_for_another_reason_is_caught() -> None:
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Unserved(Diagonal):
+        name = "unserved"
+        not_served = "it is a yardstick."
+
+    policy = Unserved(family=Logistic(), dim=2, prices=(0, 3))
+    checks.check_service(policy)
+    object.__setattr__(policy, "not_served", "something else")
+    with pytest.raises(AssertionError, match="not for its reason"):
+        checks.check_service(policy)
 
 
 class _BrokenFamily(Logistic):

@@ -18,6 +18,7 @@ from hushprice.checks.policies import (
     numbers_in,
     policy_checks,
 )
+from hushprice.checks.service import check_service
 from hushprice.checks.terms import check_propensities, check_rules_are_met
 from hushprice.checks.worlds import check_market_draws, family_checks, market_checks
 
@@ -31,6 +32,7 @@ __all__ = [
     "check_private_server_sees_no_raw_data",
     "check_propensities",
     "check_rules_are_met",
+    "check_service",
     "family_checks",
     "market_checks",
     "mechanism_checks",

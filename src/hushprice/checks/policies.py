@@ -13,6 +13,7 @@ import numpy as np
 
 from hushprice.checks.live import HORIZON, LiveLoop, run_batch, world_for
 from hushprice.checks.refusal import refused
+from hushprice.checks.service import check_service, service_is_installed
 from hushprice.checks.terms import check_propensities, check_rules_are_met
 from hushprice.estimation import DRIFT_BOUND
 from hushprice.policies import Policy, Pricer, Records
@@ -22,7 +23,11 @@ PolicyCheck = Callable[[Policy], None]
 
 
 def policy_checks() -> list[PolicyCheck]:
-    """The checks for a policy, of any family and dim, with prices within [0, 3]."""
+    """The checks for a policy, of any family and dim, with prices within [0, 3].
+
+    :func:`~hushprice.checks.service.check_service` is among them where the extra ``hushprice[service]`` is installed.
+    """
+    served = [check_service] if service_is_installed() else []
     return [
         check_batch_equals_live,
         check_same_seed_same_run,
@@ -35,6 +40,7 @@ def policy_checks() -> list[PolicyCheck]:
         check_refuses_bad_input,
         check_rules_are_met,
         check_propensities,
+        *served,
     ]
 
 
