@@ -59,7 +59,7 @@ def test_tables_model_and_picture(log: Path) -> None:
         "without price",
         "AUC",
         "groups of held-out rows",
-        "Nothing found that calls for care",
+        "No warnings",
         "Model: quotes.model.json",
         "Picture: fit.png",
     ):
@@ -109,7 +109,7 @@ def test_few_rows_have_no_held_out_part(log: Path) -> None:
     quotes(40).to_csv(log, index=False)
     out = run(str(log), *ASKED).output
     assert "Too few rows to hold any out" in out
-    assert "care There are" in out.replace("\n", " ")
+    assert "warning There are" in out.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_twin_tells_its_self_check(shop: Path) -> None:
     assert {c["what"] for c in told["comparisons"]} >= {"overall", "tenths of the price"}
     assert told["findings"] == []
     beyond = run("twin", shop / "model.json", shop / "log.csv", "--out", shop / "a.twin", "--prices", "1", "9")
-    assert "care The range 1 to 9 goes beyond the prices seen" in " ".join(beyond.output.split())
+    assert "warning The range 1 to 9 goes beyond the prices seen" in " ".join(beyond.output.split())
 
 
 def test_twin_takes_costs_prices_and_rules(shop: Path) -> None:

@@ -692,7 +692,7 @@ def test_an_evaluation_prints_as_a_table_with_the_answer() -> None:
     assert lines[1].split() == ["estimate", "95%", "interval", "effective", "more", "than", "logged"]
     names = ["logged prices", "kernel IPS", "self-normalised", "doubly robust"]
     assert [line.split("  ")[0] for line in lines[2:6]] == names
-    assert any(line.startswith("care The effective sample size") for line in lines)
+    assert any(line.startswith("warning The effective sample size") for line in lines)
     assert found.in_words() in " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 100
 

@@ -93,7 +93,7 @@ def test_price_from_one_feature_of_many(formula: str, others: int) -> None:
 
 
 def test_prices_at_random_are_nobodys_function(rng: np.random.Generator) -> None:
-    """The least of 80 views: of 10 short logs none needs care, with one odd price or a category of 60 levels too."""
+    """The least of 80 views: no short log needs a warning, with an odd price or a category of 60 levels too."""
     for _ in range(10):
         z = np.column_stack([np.ones(60), rng.normal(size=(60, 12))])
         assert own_variation(z, rng.uniform(1.0, 4.0, 60), {f"x{j}": [j] for j in range(1, 13)})[0] > 0.2
@@ -114,7 +114,7 @@ def test_little_price_variation_of_its_own_needs_care() -> None:
 
     log = good(price=lambda log, rng: np.maximum(price(log, rng), 0.1))
     finding = found(log)["price-from-features"]
-    assert finding.severity == "care"
+    assert finding.severity == "warning"
     assert "of its variance is its own" in finding.text
 
 
@@ -224,7 +224,7 @@ def test_rising_demand() -> None:
     findings = found(good(sold=_rising))
     assert findings["rising-demand"].severity == "stop"
     assert "Demand rises with the price" in findings["rising-demand"].text
-    assert findings["boundary-optimum"].severity == "care"
+    assert findings["boundary-optimum"].severity == "warning"
 
 
 def test_no_price_effect_is_not_taken_for_rising_demand() -> None:
@@ -241,7 +241,7 @@ def test_no_price_effect_is_not_taken_for_rising_demand() -> None:
         stops += any(finding.severity == "stop" for finding in findings.values())
         if "unsure-price-effect" in findings:
             unsure += 1
-            assert findings["unsure-price-effect"].severity == "care"
+            assert findings["unsure-price-effect"].severity == "warning"
             assert "does not show whether demand falls or rises" in findings["unsure-price-effect"].text
             assert "rising-demand" not in findings
     assert stops <= 3
@@ -254,7 +254,7 @@ def test_demand_that_rises_for_some_needs_care() -> None:
         return (rng.random(N) < 1 / (1 + np.exp(slope * (log["price"] - 2.0)))).astype(float)
 
     finding = found(good(sold=sold))["rising-demand"]
-    assert finding.severity == "care"
+    assert finding.severity == "warning"
     share = float(finding.text.split("For ")[1].split("%")[0])
     assert 25 < share < 40  # a third of customers live in the west
 
@@ -264,7 +264,7 @@ def test_a_price_effect_that_is_not_surely_there() -> None:
     log["sold"] = (np.random.default_rng(6).random(300) < 0.5 - 0.01 * log["price"]).astype(float)
     finding = found(log, features=["age"], sensitivity="none").get("unsure-price-effect")
     assert finding is not None
-    assert finding.severity == "care"
+    assert finding.severity == "warning"
 
 
 def test_boundary_optimum() -> None:
@@ -278,7 +278,7 @@ def test_boundary_optimum() -> None:
 def test_extrapolation() -> None:
     findings = found(good(), prices=(0.5, 9.0))
     assert list(findings) == ["extrapolation"]
-    assert findings["extrapolation"].severity == "care"
+    assert findings["extrapolation"].severity == "warning"
     assert "0.5 to 9 goes beyond the prices seen" in findings["extrapolation"].text
     assert found(good(), prices=(1.0, 4.05)) == {}
 
@@ -306,7 +306,7 @@ def test_findings_of_ranges_that_differ_by_customer(rng: np.random.Generator) ->
     highest = sum(w[i] for i in range(500) if low[i] < high[i] and best[i] == high[i]) / w.sum()
     assert at_ends(best, low, high, w) == pytest.approx((lowest, highest))
     (finding,) = boundary(*at_ends(best, low, high, w), low, high, elasticity=-0.4)
-    assert (finding.code, finding.severity) == ("boundary-optimum", "care")
+    assert (finding.code, finding.severity) == ("boundary-optimum", "warning")
     assert f"{lowest:.0%} at the lowest of their segment, {highest:.0%} at the highest" in finding.text
     assert "inelastic (-0.40)" in finding.text
     assert at_ends(best, best, best) == (0.0, 0.0)  # who has one price has no end
@@ -336,7 +336,7 @@ def test_negative_and_odd_prices() -> None:
 def test_calibration() -> None:
     rng = np.random.default_rng(3)
     log = good(sold=lambda log, _: rng.negative_binomial(0.2, 0.2 / (0.2 + np.exp(2.0 - 0.4 * log["price"]))))
-    assert found(log)["calibration"].severity == "care"
+    assert found(log)["calibration"].severity == "warning"
 
 
 def test_overdispersed_counts() -> None:
@@ -349,7 +349,7 @@ def test_overdispersed_counts() -> None:
     mean = np.exp(1.0 - 0.5 * price)
     log = {"price": price, "sold": rng.poisson(mean * rng.gamma(0.2, 5.0, 20_000))}
     finding = found(log, features=[])["overdispersed"]
-    assert finding.severity == "care"
+    assert finding.severity == "warning"
     told = float(finding.text.split("counts is ")[1].split(" times")[0])
     assert told == pytest.approx(1.0 + 5.0 * (mean**2).sum() / mean.sum(), rel=0.15)
     for seed in range(10):  # none by chance, however few are sold
@@ -358,22 +358,24 @@ def test_overdispersed_counts() -> None:
         assert "overdispersed" not in found({"price": price[:500], "sold": sold}, features=[])
 
 
-@pytest.mark.parametrize(("largest", "care"), [(1.0, False), (20.0, False), (1e4, True), (1e15, True)])
-def test_uneven_weights(largest: float, care: bool) -> None:
+@pytest.mark.parametrize(("largest", "warning"), [(1.0, False), (20.0, False), (1e4, True), (1e15, True)])
+def test_uneven_weights(largest: float, warning: bool) -> None:
     finding = found(good(w=np.r_[largest, np.ones(N - 1)]), weights="w").get("uneven-weights")
-    assert (finding is not None) == care
+    assert (finding is not None) == warning
     if finding is not None:
-        assert finding.severity == "care"
+        assert finding.severity == "warning"
 
 
 def test_few_rows() -> None:
     findings = found(good(n=120))
-    assert findings["few-rows"].severity == "care"
+    assert findings["few-rows"].severity == "warning"
     assert "for 10 coefficients" in findings["few-rows"].text
 
 
 @pytest.mark.parametrize(
-    ("times", "severity"), [(1.0, None), (3.0, "note"), (5.7, "care"), (0.3, "care")], ids=["1", "3", "5.7", "0.3"]
+    ("times", "severity"),
+    [(1.0, None), (3.0, "note"), (5.7, "warning"), (0.3, "warning")],
+    ids=["1", "3", "5.7", "0.3"],
 )
 def test_weights_that_make_another_log(times: float, severity: str | None) -> None:
     finding = found(good(w=np.full(N, times)), weights="w").get("weights")
@@ -406,7 +408,7 @@ def test_notes_on_rows_and_columns() -> None:
     assert "zip (every level, so that it is left out)" in rare["joined-levels"].text
     assert "constant-feature" not in rare
     log["price"][:1_500] = np.nan
-    assert found(log)["rows-left-out"].severity == "care"
+    assert found(log)["rows-left-out"].severity == "warning"
 
 
 def test_the_most_severe_come_first_and_a_finding_reads_well() -> None:
@@ -415,5 +417,5 @@ def test_the_most_severe_come_first_and_a_finding_reads_well() -> None:
         {name: column for name, column in log.items() if name != "sold"}, log["sold"]
     )
     severities = [finding.severity for finding in model.findings_]
-    assert severities == sorted(severities, key=["stop", "care", "note"].index)
+    assert severities == sorted(severities, key=["stop", "warning", "note"].index)
     assert str(model.findings_[0]).startswith("stop: Demand rises with the price")

@@ -431,6 +431,16 @@ def test_a_model_comes_back_to_the_last_bit(saved: tuple[DemandModel, Path]) -> 
     assert sorted(p.name for p in path.parent.iterdir()) == ["model.json"]  # no temporary file is left
 
 
+def test_files_with_the_old_word_for_a_warning_can_be_read(tmp_path: Path) -> None:
+    frame = quotes("logistic", 60)
+    path = fit(frame, price="price", outcome="y", features=["age"]).save(tmp_path / "model.json")
+    data = json.loads(path.read_text())
+    now = [finding["severity"] for finding in data["model"]["findings"]]
+    assert "warning" in now
+    path.write_text(path.read_text().replace('"severity": "warning"', '"severity": "care"'))
+    assert [finding.severity for finding in DemandModel.load(path).findings_] == now
+
+
 def test_unidentified_models_and_arrays_come_back_too(tmp_path: Path) -> None:
     frame = quotes("logistic", 500)
     model = fit(frame.assign(price=2.0), price="price", outcome="y", features=["age"])

@@ -132,7 +132,7 @@ def test_prices_by_segment_need_segments() -> None:
 
 
 def test_a_model_that_says_stop_is_refused_unless_told_to_go_on() -> None:
-    model = fitted(LOG, findings_=[finding("separable", "stop"), finding("few-rows", "care")])
+    model = fitted(LOG, findings_=[finding("separable", "stop"), finding("few-rows", "warning")])
     with pytest.raises(InvalidInput, match="It is separable"):
         twin(model, LOG)
     made = twin(model, LOG, anyway=True)
@@ -157,7 +157,7 @@ def test_rounding_the_range_finds_nothing() -> None:
 
 def test_findings_of_the_models_range_are_made_anew() -> None:
     """The model's own, for its range and no cost, say nothing of a twin with others."""
-    stale = [finding(code, "care") for code in ("boundary-optimum", "extrapolation", "few-rows")]
+    stale = [finding(code, "warning") for code in ("boundary-optimum", "extrapolation", "few-rows")]
     assert codes(twin(fitted(LOG, findings_=stale), LOG)) == ["few-rows"]
     narrow = twin(MODEL, LOG, prices=(0.5, 1.0))
     assert codes(narrow) == ["boundary-optimum", "today-not-allowed"]
@@ -179,7 +179,7 @@ def test_todays_prices_that_are_not_allowed_are_found() -> None:
     assert today_told(today=2.0, prices=(0.5, 3.0), rules=ladder) is None
     far = today_told(today=7.0)
     assert far is not None
-    assert far.severity == "care"
+    assert far.severity == "warning"
     assert "100% of customers pay one outside" in far.text
     assert "ladder" not in far.text
     share = float((LOG["risk"] == "HIGH").mean())
@@ -195,7 +195,7 @@ def test_todays_prices_that_are_not_allowed_are_found() -> None:
     assert [(f.code, f.severity) for f in noted] == [("today-not-allowed", "note")]
 
 
-@pytest.mark.parametrize(("rows", "severity"), [(30, "note"), (31, "care")], ids=["1%", "more"])
+@pytest.mark.parametrize(("rows", "severity"), [(30, "note"), (31, "warning")], ids=["1%", "more"])
 def test_levels_that_the_model_never_saw_are_counted(rows: int, severity: str) -> None:
     """Missing ones too, where none was missing before."""
     risk = LOG["risk"].astype(object)
@@ -214,7 +214,7 @@ def test_what_exceeds_the_rare_levels_of_the_fit_is_new() -> None:
     model = fitted(LOG, encoding_=Encoding(features=(Number("age", 40.0, 10.0, 10.0, 70.0), some)))
     model.alpha_, model.beta_ = np.append(model.alpha_, 0.0), np.append(model.beta_, 0.0)
     model.theta_, model.covariance_ = np.append(model.alpha_, model.beta_), 0.001 * np.eye(8)
-    for rows, told in ((300, []), (320, []), (900, ["care"])):
+    for rows, told in ((300, []), (320, []), (900, ["warning"])):
         risk = np.where(np.arange(3_000) < rows, "rare", LOG["risk"])
         found = [f for f in twin(model, {**LOG, "risk": risk}).findings if f.code == "unknown-levels"]
         assert [f.severity for f in found] == told
@@ -510,7 +510,7 @@ def test_a_check_needs_an_outcome() -> None:
 
 def test_a_twin_comes_back_from_its_file(tmp_path: Path) -> None:
     rules = Rules(ladder=(0.5, 1.0, 2.0, 3.0), largest_step=1.0, ranges={"HIGH": (0.5, 2.0)})
-    model = fitted(LOG, findings_=[finding("few-rows", "care")])
+    model = fitted(LOG, findings_=[finding("few-rows", "warning")])
     made = twin(model, LOG, cost="cost", prices=(0.5, 3.0), rules=rules)
     save_twin(made, tmp_path / "shop.twin")
     back = load_twin(tmp_path / "shop.twin")

@@ -121,7 +121,7 @@ def lines(model: Any, learning: Any, today: Any = TODAY, *more: Line) -> list[Li
 
 
 HERE = Situation(horizon=10_000, currency="$", allowed="1 to 9", check=True)
-CARE = Finding("few-rows", "care", "There are few rows.")
+CARE = Finding("few-rows", "warning", "There are few rows.")
 
 
 def test_run_what_surely_gains() -> None:
@@ -216,7 +216,7 @@ GAINING = lines(100.0 + 20.0 * NOISE, 180.0 + 22.0 * NOISE)
 
 @pytest.mark.parametrize("code", ["boundary-optimum", "rising-demand", "extrapolation", "unsure-price-effect"])
 def test_widen_the_experiment_on_findings(code: str) -> None:
-    found = Finding(code, "care", f"Found {code}.")
+    found = Finding(code, "warning", f"Found {code}.")
     told = recommend(GAINING, replace(HERE, findings=(CARE, found)))
     assert (told.verdict, told.choice) == ("widen", "the model's prices")
     assert told.headline == (
@@ -575,7 +575,7 @@ def checked_twin() -> Twin:
     group = Group("all", 400.0, 0.3, 0.31, None)
     price = Replay("tenths of the price", (replace(group, name="1 to 2", z=0.4),), 1.2, 1, 0.3)
     check = TwinCheck(400, 3, True, (Replay("overall", (group,), 0.0, 0, None), price), 0.3, 0.31, 0.4, 0.5, 0.7)
-    found = (Finding("few-rows", "care", "There are few rows."),)
+    found = (Finding("few-rows", "warning", "There are few rows."),)
     seen = {"far": (1.0, 5.0), "near": (0.5, 6.0)}
     about = replace(TWIN.about, segment="where", findings=found, check=check, seen_by=seen, model={"format": "x"})
     return small_twin(about=about, rules=Rules(ladder=(1.0, 2.0, 3.0), ranges={"far": (1.0, 3.0)}))

@@ -138,7 +138,7 @@ def _columns(rows: dict[str, Row], width: int) -> list[str]:
     return columns
 
 
-COLOURS = {"stop": "bold red", "care": "yellow", "note": "dim"}
+COLOURS = {"stop": "bold red", "warning": "yellow", "note": "dim"}
 
 
 def show_findings(console: Console, findings: Iterable[Finding]) -> None:

@@ -53,7 +53,7 @@ def of_rows(customers: Customers, drawn: Propensities) -> Iterator[Finding]:
     if alike(customers.z, drawn.used) < ALIKE:
         yield Finding(
             "others-left-out",
-            "care",
+            "warning",
             f"Customers left out differ from those used, by their features (p-value below {ALIKE:g}). Estimates are "
             "of customers like those used; they do not hold for all customers, nor does the comparison with what all "
             "of them paid.",
@@ -96,7 +96,7 @@ def of_overlap(weighed: Weighed) -> Iterator[Finding]:
     if outside:
         yield Finding(
             "no-overlap",
-            "care",
+            "warning",
             f"For {outside:,} of {used:,} customers ({outside / used:.1%}) the target's price lies outside the prices "
             "that could have been drawn. Kernel IPS leaves them out and compares with what the others paid. The doubly "
             "robust estimate takes the model's word for them, which its interval does not account for.",
@@ -106,7 +106,7 @@ def of_overlap(weighed: Weighed) -> Iterator[Finding]:
     if few or size < min(LOW_SHARE * used, PLENTY):
         yield Finding(
             "low-effective",
-            "care",
+            "warning",
             f"The effective sample size is {size:,.0f} of {used:,} rows: few customers were quoted prices near the "
             f"target's. {'Intervals may be too narrow; do not rely on them.' if few else 'Estimates are imprecise.'}",
         )
@@ -127,7 +127,7 @@ def of_supports(drawn: Propensities) -> Iterator[Finding]:
             part = f"only {mean:.0%}" if less else "perhaps not all"
             yield Finding(
                 "part-of-range",
-                "care",
+                "warning",
                 f"By the propensities, {part} of the prices from {low:g} to {high:g} could have been drawn for each "
                 "customer, as with a largest step between quotes, or with prices that hardly ever come. Kernel IPS is "
                 "too low then, and the others are right only if which part it was does not depend on the customer.",
@@ -142,7 +142,7 @@ def of_weights(weighed: Weighed) -> Iterator[Finding]:
     if abs(mean - 1.0) > DOUBT * error + 1e-3:
         yield Finding(
             "weights-off",
-            "care",
+            "warning",
             f"Weights have a mean of {mean:.3f} (standard error {error:.3f}) instead of 1: the propensities are not "
             "those of the logged prices, or the target's could not have been drawn for every customer. Do not rely on "
             "kernel IPS.",
@@ -157,7 +157,7 @@ def of_bandwidth(scores: Sequence[Scores], wider: Sequence[Scores], h: float) ->
         if abs(mean) > DOUBT * error > 0.0:
             yield Finding(
                 "bandwidth",
-                "care",
+                "warning",
                 f"At twice the bandwidth the {one.name} estimate changes by {mean:.3g}, more than chance explains "
                 f"(standard error {error:.2g}): demand bends near the target. Try a bandwidth below {h:.3g}.",
             )

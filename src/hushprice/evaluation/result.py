@@ -80,8 +80,8 @@ class Evaluation:
         if less <= 0.0 <= more:
             answer = f"The log does not tell which is more: the difference of {short(one.difference)} could be "
             answer += f"{short(less)} to {short(more)}." if math.isfinite(less) else "anything."
-        care = any(finding.severity != "note" for finding in self.findings)
-        return f"{told}; {than}. {answer}{' Mind the warnings.' if care else ''}"
+        warned = any(finding.severity != "note" for finding in self.findings)
+        return f"{told}; {than}. {answer}{' Mind the warnings.' if warned else ''}"
 
     def table(self) -> list[tuple[str, ...]]:
         """The estimates in words, below the headings."""

@@ -13,6 +13,8 @@ from hushprice.errors import HushpriceError
 
 T = TypeVar("T")
 
+RENAMED = {"care": "warning"}  # words of files that older releases wrote
+
 
 class ModelFileError(HushpriceError):
     """A demand model file cannot be read or written, is corrupt, foreign or of a newer version."""
@@ -53,6 +55,7 @@ def _value(kind: Any, data: Any, where: str) -> Any:
     if kind is float:
         return number(data, where)
     if origin is Literal:
+        data = RENAMED.get(data, data) if isinstance(data, str) else data
         if data not in arguments:
             raise damaged(where, f"one of {', '.join(map(str, arguments))}", data)
         return data

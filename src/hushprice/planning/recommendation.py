@@ -70,7 +70,7 @@ class Situation:
     @property
     def edge(self) -> Finding | None:
         """Why best prices cannot be relied on without a wider experiment, if there is such a finding."""
-        return next((f for code in EDGE for f in self.findings if f.code == code and f.severity == "care"), None)
+        return next((f for code in EDGE for f in self.findings if f.code == code and f.severity == "warning"), None)
 
     @property
     def replications(self) -> str:
@@ -303,5 +303,5 @@ def _caveats(verdict: Verdict, today: Line, now: Situation) -> list[Finding]:
         ),
     )
     stays = "Demand is taken to stay as in the log: no competitors that react, no customers that wait or tell."
-    told += [Finding(code, "care", text) for holds, code, text in own if holds]
+    told += [Finding(code, "warning", text) for holds, code, text in own if holds]
     return [*told, Finding("demand-stays", "note", stays)]

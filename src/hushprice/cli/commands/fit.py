@@ -107,7 +107,7 @@ def fit(
         show_model(console, model)
     show_findings(console, model.findings_)
     if not model.findings_:
-        console.print("[green]Nothing found that calls for care.[/green]")
+        console.print("[green]No warnings.[/green]")
     console.print(f"Model: [bold]{escape(str(saved))}[/bold]", highlight=False)
     if plot is not None:
         console.print(f"Picture: {escape(str(plots.save(pictures.demand_overview(model), plot)))}", highlight=False)
@@ -130,7 +130,7 @@ def show_model(console: Console, model: DemandModel) -> None:
         highlight=False,
     )
     if report.held_out is None:
-        console.print("Too few rows to hold any out: nothing is said of how well the model foretells.\n")
+        console.print("Too few rows to hold any out: the model's predictions are not tested.\n")
         return
     console.print(_held_out(report))
     tenths = report.held_out.calibration

@@ -17,7 +17,7 @@ from hushprice.fitting.passes.stream import StreamedFit
 from hushprice.fitting.passes.survey import Survey
 from hushprice.fitting.reading.encoding import OTHER_LEVEL, Category, Number
 
-MANY = 0.2  # share of rows left out that needs care
+MANY = 0.2  # share of rows left out that needs a warning
 
 
 def judge(
@@ -69,7 +69,7 @@ def _of_rows(surveyed: Survey) -> Iterator[Finding]:
     yield from found.uneven_weights(surveyed.effective, rows)
     if gone := sum(surveyed.left_out.values()):
         parts = ", ".join(f"{count:,} {reason}" for reason, count in surveyed.left_out.items())
-        severity: Severity = "care" if gone > MANY * (rows + gone) else "note"
+        severity: Severity = "warning" if gone > MANY * (rows + gone) else "note"
         yield Finding("rows-left-out", severity, f"{gone:,} of {rows + gone:,} rows were left out: {parts}.")
     if surveyed.constant:
         names = ", ".join(surveyed.constant)

@@ -1,7 +1,7 @@
 """What a good analyst would say of a log before prices are set from it.
 
 A finding has a code, a severity and a text in plain words. "stop" means that prices must not be set from the model,
-"care" that its answers need a second look, "note" is for the record.
+"warning" that its answers need a second look, "note" is for the record.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from hushprice.arrays import Array
 from hushprice.fitting.diagnosis.price_variation import FUNCTION, Places, own_variation
 from hushprice.fitting.diagnosis.report import Report
 
-Severity = Literal["stop", "care", "note"]
-SEVERITIES: tuple[Severity, ...] = ("stop", "care", "note")
+Severity = Literal["stop", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("stop", "warning", "note")
 
 LITTLE = 0.2  # with less than this, there is little to tell its effect apart by
-RISING = 0.05  # share of customers with rising demand that needs care
-AT_END = 0.1  # share of best prices at an end of the range that needs care
+RISING = 0.05  # share of customers with rising demand that needs a warning
+AT_END = 0.1  # share of best prices at an end of the range that needs a warning
 BEYOND = 0.05  # of the width of the prices seen: so far beyond them is not extrapolation yet
 ODD = 3.0  # a price so many widths of the middle 98% outside of them is odd
 SURE = 1.96  # standard errors from 0 at which an effect is taken to be there
 ROWS_PER_COEFFICIENT = 10.0
 HEAVY = 2.0  # weights whose mean is beyond this factor of 1 make another log of it
 UNEVEN = 0.1  # share of the rows that the effective rows are, below which weights are uneven
-SPREAD_OUT = 1.5  # times a Poisson variance that needs care
+SPREAD_OUT = 1.5  # multiple of a Poisson variance that needs a warning
 Range = tuple[float, float]
 
 
@@ -95,14 +95,14 @@ def odd_prices(price: str, low: float, high: float, first: float, last: float) -
     width = last - first
     if width > 0.0 and max(first - low, high - last) > ODD * width:
         yield Finding(
-            "odd-prices", "care",
+            "odd-prices", "warning",
             f"98% of prices lie between {first:g} and {last:g}, but they reach from {low:g} to {high:g}. Check the "
             f"odd ones for mistakes and units, or set the range with prices ({first:g}, {last:g}).",
         )  # fmt: skip
 
 
 def price_from_features(price: str, z: Array, prices: Array, features: Places) -> Iterator[Finding]:
-    """Stops at a price that is a function of the features, linear or not; care if little else is in it."""
+    """Stops at a price that is a function of the features, linear or not; warns if it has little other variation."""
     share, how = own_variation(z, prices, features)
     if share < FUNCTION:
         yield Finding(
@@ -113,7 +113,7 @@ def price_from_features(price: str, z: Array, prices: Array, features: Places) -
         )  # fmt: skip
     elif share < LITTLE:
         yield Finding(
-            "price-from-features", "care",
+            "price-from-features", "warning",
             f"The features tell most of the price {price} ({how}): {percent(share)} of its variance is its own. "
             "The price effect rests on that part, so make sure that it was chosen at random and not for a reason that "
             "also moves demand.",
@@ -145,7 +145,7 @@ def not_identified(missing: int, coefficients: int, entries: Sequence[str]) -> I
 
 
 def demand_falls(mean: float, se: float, share: float) -> Iterator[Finding]:
-    """Stops if demand surely rises with the price; care if its sign is not sure, or if it rises for some.
+    """Stops if demand surely rises with the price; warns if its sign is not sure, or if demand rises for some.
 
     mean, se: the mean price sensitivity with its standard error, infinite where a coefficient is not identified, which
     is a finding of its own; share: of the customers whose fitted demand rises.
@@ -160,14 +160,14 @@ def demand_falls(mean: float, se: float, share: float) -> Iterator[Finding]:
         )  # fmt: skip
     elif mean <= SURE * se < np.inf:
         yield Finding(
-            "unsure-price-effect", "care",
+            "unsure-price-effect", "warning",
             f"The log does not show whether demand falls or rises with the price: {told}, within {SURE} standard "
             f"errors of 0. Best prices are a guess: do not set them without a trial.{some} More rows, or prices that "
             "vary more, would tell.",
         )  # fmt: skip
     elif share > RISING:
         yield Finding(
-            "rising-demand", "care",
+            "rising-demand", "warning",
             f"For {percent(share)} of customers the fitted demand rises with the price, and their best price is the "
             "highest there is. Let fewer features change the price sensitivity (sensitivity='none' for none).",
         )  # fmt: skip
@@ -204,7 +204,7 @@ def boundary(
     if at_high > at_low and -1.0 < elasticity < 0.0:
         why = f" Demand is inelastic ({elasticity:.2f}): a higher price loses less than it earns."
     yield Finding(
-        "boundary-optimum", "care",
+        "boundary-optimum", "warning",
         f"For {percent(at_low + at_high)} of customers the best price is an end of the range ({', '.join(parts)}), so "
         f"that the range decides and not the model.{why} Make sure that its ends are meant.",
     )  # fmt: skip
@@ -233,7 +233,7 @@ def extrapolation(
     """
     if beyond(prices, seen):
         yield Finding(
-            "extrapolation", "care",
+            "extrapolation", "warning",
             f"The range {_span(prices)} goes beyond the prices seen, {_span(seen)}. What happens there is the model's "
             "guess. Narrow the range, or try such prices on a few customers first.",
         )  # fmt: skip
@@ -245,7 +245,7 @@ def extrapolation(
     if parts:
         more = f" and {len(parts) - 5} more" if len(parts) > 5 else ""
         yield Finding(
-            "extrapolation", "care",
+            "extrapolation", "warning",
             f"The range {_span(prices)} goes beyond the prices seen in some segments ({by}): {', '.join(parts[:5])}"
             f"{more}. What happens beyond is the model's guess there.",
         )  # fmt: skip
@@ -256,11 +256,11 @@ def _span(prices: Range) -> str:
 
 
 def no_gain(report: Report) -> Iterator[Finding]:
-    """Notes that the price does not help to foretell held-out rows."""
+    """Notes that the price does not improve prediction on held-out rows."""
     if report.held_out and report.held_out.scores[0].loglik <= report.held_out.scores[1].loglik:
         yield Finding(
             "no-gain", "note",
-            "On held-out rows the model foretells no better than one without the price: the price effect is small next "
+            "On held-out rows, adding the price does not improve prediction: the price effect is small next "
             "to what else moves demand.",
         )  # fmt: skip
 
@@ -269,17 +269,17 @@ def few_rows(events: float, what: str, *, coefficients: int) -> Iterator[Finding
     """Care if there are few rows (or buyers) for each coefficient."""
     if events < ROWS_PER_COEFFICIENT * coefficients:
         yield Finding(
-            "few-rows", "care",
+            "few-rows", "warning",
             f"There are {events:,.0f} {what} for {coefficients} coefficients; {ROWS_PER_COEFFICIENT:.0f} for each are "
             "a fair minimum. Use fewer features, or let fewer of them change the price sensitivity.",
         )  # fmt: skip
 
 
 def weights(total: float, rows: int, *, counts: bool) -> Iterator[Finding]:
-    """Tells that weights count like rows, where that makes a difference; care if they are not even whole numbers."""
+    """Notes that weights count like rows, where that makes a difference; warns if they are not whole numbers."""
     if not rows / HEAVY <= total <= HEAVY * rows:
         yield Finding(
-            "weights", "note" if counts else "care",
+            "weights", "note" if counts else "warning",
             f"The weights add up to {total:,.0f} over {rows:,} rows and count like repeated rows: standard "
             f"errors are those of {total:,.0f} rows. If they are no counts, divide them by their mean, "
             f"{total / rows:.4g}.",
@@ -290,7 +290,7 @@ def uneven_weights(effective: float, rows: int) -> Iterator[Finding]:
     """Care if a few rows have nearly all the weight: (sum w)^2 / sum w^2 is the effective number of rows."""
     if effective < UNEVEN * rows:
         yield Finding(
-            "uneven-weights", "care",
+            "uneven-weights", "warning",
             f"A few rows have nearly all the weight: the {rows:,} rows tell as much as {effective:,.3g} of equal "
             "weight. Check the largest weights for mistakes; unless they count rows, standard errors are too small.",
         )  # fmt: skip
@@ -300,7 +300,7 @@ def overdispersed(dispersion: float, mean: float, rows: int) -> Iterator[Finding
     """Care if counts surely vary more than Poisson ones; three standard errors of the dispersion are chance."""
     if dispersion > max(SPREAD_OUT, 1.0 + 3.0 * float(np.sqrt((2.0 + 1.0 / mean) / rows))):
         yield Finding(
-            "overdispersed", "care",
+            "overdispersed", "warning",
             f"The variance of the counts is {dispersion:.3g} times that of Poisson ones, so standard errors should be "
             f"about {np.sqrt(dispersion):.2g} times as large as they are told. Add features that tell who buys much, "
             "and take what rests on the standard errors (intervals, the twin's truths) with care.",
@@ -313,7 +313,7 @@ def calibration(report: Report) -> Iterator[Finding]:
     wrong = sum(not tenth.agrees for tenth in tenths)
     if len(tenths) >= 5 and 2 * wrong >= len(tenths):
         yield Finding(
-            "calibration", "care",
+            "calibration", "warning",
             f"Predicted demand lies outside of the 95% interval of the demand seen in {wrong} of {len(tenths)} groups "
             "of held-out rows. The family or the features do not fit: try another family, or add features. Counts "
             "that vary more than Poisson ones do this too; standard errors are then too small.",

@@ -1,6 +1,6 @@
-"""How well models foretell rows that were held out: log-likelihood, deviance explained, AUC and calibration.
+"""How well models predict rows that were held out: log-likelihood, deviance explained, AUC and calibration.
 
-The deviance of a model is twice what its log-likelihood falls short of that of a model that foretells every outcome
+The deviance of a model is twice what its log-likelihood falls short of that of a model that predicts every outcome
 exactly, and the share explained is 1 - deviance / deviance of the mean of the training rows. R^2 for linear demand.
 """
 
@@ -110,7 +110,7 @@ def _unit(family: Family) -> Family:
 
 
 def _saturated(family: Family, y: Array) -> Array:
-    """Log-density of every outcome under the model that foretells it exactly; 0 for outcomes of 0 and 1."""
+    """Log-density of every outcome under the model that predicts it exactly; 0 for outcomes of 0 and 1."""
     if family.name == "poisson":
         return np.asarray(special.xlogy(y, y) - y - special.gammaln(y + 1.0))
     return np.asarray(family.loglik(y, y)) if family.name == "linear" else np.zeros(len(y))

@@ -82,7 +82,7 @@ class Tenth:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """How well one model foretells held-out rows: log-likelihood a row, share of deviance explained, AUC."""
+    """How well one model predicts held-out rows: log-likelihood per row, share of deviance explained, AUC."""
 
     model: str
     loglik: float

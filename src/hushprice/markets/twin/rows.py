@@ -21,7 +21,7 @@ Index = npt.NDArray[np.int64]
 Words = npt.NDArray[np.object_]
 Range = tuple[float, float]
 MOST_SEGMENTS = 2_000
-FEW = 0.01  # a share of customers below which a finding needs no care
+FEW = 0.01  # a share of customers up to which a finding is a note, not a warning
 PURPOSE = 2  # of the hash of row numbers; 0 and 1 are those of hushprice.fitting
 Today = str | float | Mapping[str, float] | None
 
@@ -121,7 +121,7 @@ def unknown_levels(categories: list[Category], unknown: Index, rows: int) -> Ite
         if share > (FEW if joined else 0.0):
             about = "about " if joined else ""
             yield Finding(
-                "unknown-levels", "care" if share > FEW else "note",
+                "unknown-levels", "warning" if share > FEW else "note",
                 f"In {about}{round(share * rows):,} rows ({percent(share)}) the model never saw the level of "
                 f"{category.name}: they are taken for {OTHER_LEVEL if joined else category.levels[0]}. Fit the model "
                 "to a log that has such customers, or leave them out.",

@@ -158,7 +158,7 @@ class Twin(Market):
             f"{percent(float(rows.mean()))} of customers pay one {words}" for rows, words in where if rows.any()
         ]:
             yield Finding(
-                "today-not-allowed", "care" if outside.mean() > FEW else "note",
+                "today-not-allowed", "warning" if outside.mean() > FEW else "note",
                 f"Today's prices are not all allowed: {', '.join(told)}. What is gained or lost against today's prices "
                 "is then partly the price of leaving them.",
             )  # fmt: skip
