@@ -32,7 +32,7 @@ from tests.support.paths import ROOT
 
 STATIC = ROOT / "src" / "hushprice" / "service" / "static"
 PAGES = {"/": "index.html", "/shop": "shop.html"}
-QUICK_TESTS = "test_device.py or test_own_tests"
+QUICK_TESTS = "test_house_rules.py or test_own_tests"  # nothing that compiles kernels
 # A product whose policy learns nothing, so that little is compiled before the service answers.
 PRODUCTS = """
 [products.tea]
