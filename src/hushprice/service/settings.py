@@ -65,6 +65,7 @@ class Settings:
     port: int = 8000
     workers: int = 1
     products: str | None = None  # a TOML file
+    load: str | None = None  # a Python file that registers policies of one's own
     shop: bool = False  # the demo shop, and with it a device key for everyone who opens it
     shop_key: str | None = None  # that key
     origins: tuple[str, ...] = ()  # of pages elsewhere whose devices may call

@@ -36,6 +36,15 @@ Database = Annotated[
         show_envvar=True,
     ),
 ]
+LoadPolicies = Annotated[
+    Path | None,
+    typer.Option(
+        "--load",
+        envvar="HUSHPRICE_LOAD",
+        help="A Python file that registers policies of your own.",
+        show_envvar=True,
+    ),
+]
 HERE = "sqlite:///hushprice.db"
 _RATE = (
     "Requests a second on average that one key may make of one worker process; 0: any. A device key, which many hold, "
@@ -48,6 +57,7 @@ def serve(
         Path | None,
         typer.Option("--products", envvar="HUSHPRICE_PRODUCTS", help="A TOML file of products.", show_envvar=True),
     ] = None,
+    load: LoadPolicies = None,
     database: Database = HERE,
     host: Annotated[
         str, typer.Option("--host", envvar="HUSHPRICE_HOST", help="Address to listen on.", show_envvar=True)
@@ -111,6 +121,7 @@ def serve(
         port=port,
         workers=workers,
         products=None if products is None else str(products),
+        load=None if load is None else str(load.resolve()),
         log_format=log_format or ("text" if sys.stderr.isatty() else "json"),
         **({"shop": True} if shop else {}),
         **({"origins": tuple(origin)} if origin else {}),
@@ -213,15 +224,20 @@ def revoke(
 
 def verify(
     product: Annotated[str | None, typer.Argument(help="One product.", show_default="all")] = None,
+    load: LoadPolicies = None,
     database: Database = HERE,
     json: AsJson = False,
 ) -> None:
     """Rebuild what was learned from the log alone and compare it with the snapshots, to the last bit.
 
-    Ends with 1 if anything differs. Safe to run next to a running service.
+    Ends with 1 if anything differs. Safe to run next to a running service. A product with a policy of your own needs
+    the --load that the service was started with.
     """
     with needing("The service", "service"):
         from hushprice.service.storage.replay import verify as check
+    from hushprice.studies.spec_strings import load_policies
+
+    load_policies(load)
     rows: list[dict[str, Any]] = []
     with _store(database, create=False) as store:
         names = store.names()

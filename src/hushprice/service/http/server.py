@@ -20,6 +20,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -45,6 +46,7 @@ GRACE = 20  # seconds that requests under way are given
 
 def serve(settings: Settings, *, say: Say = print, as_json: bool = False) -> None:
     """Run the service until it is told to stop; say what to open."""
+    load(settings)
     with closing(listen(settings.host, [settings.port])) as listener:
         settings = replace(settings, port=listener.getsockname()[1])
         with closing(Store.open(settings.database)) as store:
@@ -65,6 +67,14 @@ def serve(settings: Settings, *, say: Say = print, as_json: bool = False) -> Non
                 _one(settings, listener, started)
     if not as_json:
         say("Stopped. Everything that was acknowledged is in the database.")
+
+
+def load(settings: Settings) -> None:
+    """Run the file that registers policies of one's own, if there is one. Every process of the service does."""
+    if settings.load is not None:
+        from hushprice.studies.spec_strings import load_policies
+
+        load_policies(Path(settings.load))
 
 
 @contextmanager
@@ -228,6 +238,7 @@ def settle() -> None:
 def worker() -> Starlette:
     """What each worker process runs: ``uvicorn --factory hushprice.service.http.server:worker``."""
     settings = Settings.from_environment()
+    load(settings)
     log_libraries(Log(settings.log_format))
     return build(settings, started=settle)
 
