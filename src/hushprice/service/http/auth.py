@@ -37,33 +37,33 @@ class Caller:
 
 
 class Keys:
-    """The table of keys, with those given at the start."""
+    """The table of keys, with those from the settings."""
 
     def __init__(
         self,
         stored: Callable[[], Iterable[Key]],
-        given: Iterable[StartKey] = (),
+        start_keys: Iterable[StartKey] = (),
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stored = stored
         self._clock = clock
-        self._given = {
-            key.sha256: Caller(name=key.name, role=key.role, sha256=key.sha256, stored=False) for key in given
+        self._from_settings = {
+            key.sha256: Caller(name=key.name, role=key.role, sha256=key.sha256, stored=False) for key in start_keys
         }
-        self._callers = dict(self._given)
+        self._callers = dict(self._from_settings)
         self._read_at = -GRACE
 
     def refresh(self) -> None:
         """Read the table; slow (a query), so not for the event loop."""
         began = self._clock()
-        found = {
+        stored = {
             key.sha256: Caller(name=key.name, role=role, sha256=key.sha256, stored=True)
             for key in self._stored()
             for role in ROLES
             if key.role == role and key.revoked is None
         }
-        self._callers = {**found, **self._given}
+        self._callers = {**stored, **self._from_settings}
         self._read_at = began
 
     async def keep_fresh(self, every: float, log: Log) -> None:

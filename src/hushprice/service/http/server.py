@@ -1,8 +1,8 @@
 """The service as processes: one, or several behind the same port.
 
-One worker is this process. Several are started by uvicorn, which starts another when one dies; what they are told is in
+One worker is this process. Several are started by uvicorn, which starts another when one dies; their settings are in
 their environment (``Settings.environment``). SIGTERM and SIGINT end it in order: no new connections, requests under way
-are answered, what was accepted is written, the state is kept as a snapshot.
+are answered, what was accepted is written, the state is written as a snapshot.
 """
 
 from __future__ import annotations
@@ -40,29 +40,31 @@ from hushprice.service.storage.store import Store
 from hushprice.service.writer.service import Service
 
 Say = Callable[[str], None]
-TOY = "demo-coffee"  # the product of a service that was given none; not a name that one would give one's own
-GRACE = 20  # seconds that requests under way are given
+TOY = "demo-coffee"  # the product of a service without any; an unlikely name for a real one
+GRACE = 20  # seconds for requests under way
 
 
 def serve(settings: Settings, *, say: Say = print, as_json: bool = False) -> None:
-    """Run the service until it is told to stop; say what to open."""
+    """Run the service until it is stopped; print what to open."""
     load(settings)
     with closing(listen(settings.host, [settings.port])) as listener:
         settings = replace(settings, port=listener.getsockname()[1])
         with closing(Store.open(settings.database)) as store:
             check_workers(settings, store)
-            said = prepare(settings, store)
+            messages = prepare(settings, store)
             settings, key = _session(settings, store)
-        start = _started(settings, key, said)
-        tell: Callable[[], None] = partial(say, json.dumps(start)) if as_json else partial(_tell, start, settings, say)
+        start = _started(settings, key, messages)
+        announce: Callable[[], None] = (
+            partial(say, json.dumps(start)) if as_json else partial(_announce, start, settings, say)
+        )
         if settings.workers > 1:
-            _many(settings, listener, tell)
+            _many(settings, listener, announce)
         else:
             with patience((lambda _: None) if as_json else say) as ready:
 
                 def started() -> None:
                     ready()
-                    tell()
+                    announce()
 
                 _one(settings, listener, started)
     if not as_json:
@@ -79,7 +81,7 @@ def load(settings: Settings) -> None:
 
 @contextmanager
 def patience(say: Say, seconds: float = 2.0) -> Iterator[Callable[[], None]]:
-    """Say what takes so long, unless what is given here is called before."""
+    """Say what takes so long, unless the function that this yields is called before."""
     timer = threading.Timer(seconds, say, ["Getting ready: the first time, compiling takes up to half a minute ..."])
     timer.daemon = True
     timer.start()
@@ -100,15 +102,15 @@ def check_workers(settings: Settings, store: Store) -> None:
 
 def prepare(settings: Settings, store: Store) -> list[str]:
     """Put the products of the file into the database, or a demo product if there is none at all; what was done."""
-    said = []
+    messages = []
     if settings.products is not None:
         for definition in read_products(settings.products):
             if store.add_product(definition):
-                said.append(f"New product {definition.name}.")
+                messages.append(f"New product {definition.name}.")
     elif not store.names():
         store.add_product(Definition.of(TOY, COFFEE))
-        said.append(f"No products yet, so here is one to play with: {TOY} (private). Define yours with --products.")
-    return said
+        messages.append(f"No products yet, so here is one to play with: {TOY} (private). Define yours with --products.")
+    return messages
 
 
 def _session(settings: Settings, store: Store) -> tuple[Settings, str | None]:
@@ -148,7 +150,7 @@ def listen(host: str, ports: Sequence[int]) -> socket.socket:
     raise InvalidInput(f"{taken} taken: choose another with --port, or --port 0 for any that is free.")
 
 
-def _started(settings: Settings, key: str | None, said: list[str]) -> dict[str, Any]:
+def _started(settings: Settings, key: str | None, messages: list[str]) -> dict[str, Any]:
     host = "127.0.0.1" if settings.host == "0.0.0.0" else "[::1]" if settings.host == "::" else settings.host
     url = f"http://[{host}]:{settings.port}" if ":" in host and "[" not in host else f"http://{host}:{settings.port}"
     return {
@@ -159,11 +161,11 @@ def _started(settings: Settings, key: str | None, said: list[str]) -> dict[str, 
         "workers": settings.workers,
         "key": key,
         "shop": f"{url}/shop" if settings.shop else None,
-        "said": said,
+        "said": messages,
     }
 
 
-def _tell(start: dict[str, Any], settings: Settings, say: Say) -> None:
+def _announce(start: dict[str, Any], settings: Settings, say: Say) -> None:
     for line in start["said"]:
         say(line)
     workers = "" if settings.workers == 1 else f", {settings.workers} workers"
@@ -200,11 +202,11 @@ def _config(settings: Settings, app: Starlette | str) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Tells when it listens."""
+    """Announces that it listens."""
 
-    def __init__(self, config: uvicorn.Config, tell: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
         super().__init__(config)
-        self.tell, self.interrupted = tell, False
+        self.announce, self.interrupted = announce, False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop in order; before it listens, at once: nothing was acknowledged, and compiling may take a while."""
@@ -214,10 +216,10 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then tell."""
+        """Start, then announce it."""
         await super().startup(sockets)
         if self.started:
-            self.tell()
+            self.announce()
 
 
 def build(settings: Settings, *, started: Callable[[], None] = lambda: None) -> Starlette:
@@ -228,8 +230,8 @@ def build(settings: Settings, *, started: Callable[[], None] = lambda: None) -> 
 
 
 def settle() -> None:
-    """What is in memory by now stays there: the collector of cycles need not look at it again, nor look so often at
-    batches of reports, which hold thousands of objects and no cycle."""
+    """Freeze long-lived objects so that the garbage collector skips them, and let it run less often: batches of reports
+    hold thousands of objects and no cycle."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -243,10 +245,10 @@ def worker() -> Starlette:
     return build(settings, started=settle)
 
 
-def _one(settings: Settings, listener: socket.socket, tell: Callable[[], None]) -> None:
+def _one(settings: Settings, listener: socket.socket, announce: Callable[[], None]) -> None:
     log_libraries(Log(settings.log_format))
     with _signals_taken():
-        server = _Server(_config(settings, build(settings, started=settle)), tell)
+        server = _Server(_config(settings, build(settings, started=settle)), announce)
         try:
             server.run([listener])
         except (SystemExit, KeyboardInterrupt):  # uvicorn's way to say the same
@@ -259,14 +261,14 @@ def _one(settings: Settings, listener: socket.socket, tell: Callable[[], None]) 
         )
 
 
-def _many(settings: Settings, listener: socket.socket, tell: Callable[[], None]) -> None:
+def _many(settings: Settings, listener: socket.socket, announce: Callable[[], None]) -> None:
     folder = tempfile.mkdtemp(prefix="hushprice-metrics-")
     before = dict(os.environ)
     os.environ.update({**settings.environment(), MULTIPROCESS: folder})
     log_libraries(Log(settings.log_format))
     try:
         listener.listen(2_048)  # who calls before the workers are up waits in the queue
-        tell()
+        announce()
         with _signals_taken():
             Multiprocess(_config(settings, "hushprice.service.http.server:worker"), [listener]).run()
     finally:

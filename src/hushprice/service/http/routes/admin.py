@@ -32,7 +32,7 @@ async def create_product(request: ApiRequest) -> Response:
     """
     body: ProductBody = request.body
     definition = await asyncio.to_thread(Definition.of, body.name, body.definition)  # may compute noise levels
-    with suppress(Exception):  # whatever is wrong with it, those who buy will be told; here it only warms up,
+    with suppress(Exception):  # a failure shows again at the first sale; here it only warms up,
         await asyncio.to_thread(warm_up, definition)  # since compiling takes seconds that the writer must not wait
     created = await request.app.result(request.app.service.create(definition))
     return answer({"name": definition.name, "created": created}, 201 if created else 200)
@@ -71,8 +71,8 @@ async def rollback(request: ApiRequest) -> Response:
 async def list_keys(request: ApiRequest) -> Response:
     """All keys, without their secrets."""
     keys = await asyncio.to_thread(request.app.service.store.keys)
-    told = ("id", "name", "role", "created", "revoked")
-    return answer({"keys": [{field: getattr(key, field) for field in told} for key in keys]})
+    public = ("id", "name", "role", "created", "revoked")
+    return answer({"keys": [{field: getattr(key, field) for field in public} for key in keys]})
 
 
 async def create_key(request: ApiRequest) -> Response:

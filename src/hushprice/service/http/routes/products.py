@@ -78,8 +78,7 @@ async def product(request: ApiRequest) -> Response:
 async def summary(request: ApiRequest) -> Response:
     """All that the dashboard shows of a product."""
     view = await request.app.reads.view(request.product_name)
-    told = await request.app.result(request.app.service.run(view.name, summarise))
-    body = encoded(told)
+    body = encoded(await request.app.result(request.app.service.run(view.name, summarise)))
     headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:24]}"', "Cache-Control": "private, no-cache"}
     if matches(request.http.headers.get("if-none-match"), headers["ETag"]):
         return Response(status_code=304, headers=headers)
@@ -94,13 +93,13 @@ async def curve(request: ApiRequest) -> Response:
     return answer(await asyncio.to_thread(draw, facts, context))  # some work, which the writer need not wait for
 
 
-def _numbers(given: list[str]) -> list[float]:
+def _numbers(values: list[str]) -> list[float]:
     """``1,0.3,2`` as numbers."""
     problem = Problem(422, "invalid", "Give the customer once, as ?context=1,0.3,... with one number a feature.")
-    if len(given) != 1 or len(given[0]) > 50 * MOST_FEATURES or "_" in given[0]:
+    if len(values) != 1 or len(values[0]) > 50 * MOST_FEATURES or "_" in values[0]:
         raise problem
     try:
-        numbers = [float(part) for part in given[0].split(",")]
+        numbers = [float(part) for part in values[0].split(",")]
     except ValueError:
         numbers = []
     if not numbers or not all(map(math.isfinite, numbers)):
@@ -132,10 +131,10 @@ async def log(request: ApiRequest) -> Response:
 
 
 def _on_record(request: ApiRequest, name: str) -> Product:
-    found = request.app.service.store.product(name)
-    if found is None:
+    product = request.app.service.store.product(name)
+    if product is None:
         raise NotFound("There is no such product.")
-    return found
+    return product
 
 
 async def history(request: ApiRequest) -> Response:
@@ -146,14 +145,14 @@ async def history(request: ApiRequest) -> Response:
     """
     view = await request.app.reads.view(request.product_name)
 
-    def told() -> list[Event]:
+    def changed_by_hand() -> list[Event]:
         return request.app.service.store.changes(_on_record(request, view.name).id, view.seq)
 
     def points(learner: Learner) -> list[dict[str, Any]]:
         known = (point for point in learner.statistics.points if point.seq <= learner.version)
         return [{"version": p.seq, "at": p.at, "customers": p.customers} for p in known]
 
-    changes = await asyncio.to_thread(told)
+    changes = await asyncio.to_thread(changed_by_hand)
     versions = await request.app.result(request.app.service.run(view.name, points))
     events = [{"seq": e.seq, "at": e.at, "kind": e.kind, **e.body} for e in changes]
     return answer({"events": events, "versions": [{"version": 0, "at": None, "customers": 0}, *versions]})
@@ -163,10 +162,10 @@ async def state(request: ApiRequest) -> Response:
     """How far the log is folded, and the SHA-256 of what was learned."""
     view = await request.app.reads.view(request.product_name)
 
-    def told(learner: Learner) -> dict[str, Any]:
+    def progress(learner: Learner) -> dict[str, Any]:
         return {"seq": learner.seq, "version": learner.version, "digest": learner.digest()}
 
-    return answer(await request.app.result(request.app.service.run(view.name, told)))
+    return answer(await request.app.result(request.app.service.run(view.name, progress)))
 
 
 _CONTEXT = {

@@ -45,10 +45,10 @@ async def params(request: ApiRequest) -> Response:
     view = await request.app.reads.view(request.product_name)
     if not view.private:
         raise Problem(409, "conflict", "This product is plain: ask for a price with POST offers.")
-    found = _encoded_params(request, view)
+    document = _encoded_params(request, view)
     if matches(request.http.headers.get("if-none-match"), view.etag):
-        return Response(status_code=304, headers=found.headers)
-    return encoded_answer(found.body, 200, found.headers)
+        return Response(status_code=304, headers=document.headers)
+    return encoded_answer(document.body, 200, document.headers)
 
 
 async def reports(request: ApiRequest) -> Response:
