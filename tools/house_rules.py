@@ -98,8 +98,18 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
         else:
             continue
         for target in targets:
-            if isinstance(target, ast.Name) and re.fullmatch(r"[A-Z][A-Z0-9_]+", target.id):
-                yield target.id, _spelled(value)
+            for name, part in _pairs(target, value):
+                if re.fullmatch(r"[A-Z][A-Z0-9_]+", name):
+                    yield name, _spelled(part)
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Names and what is assigned to each, of ``A, B = 1, 2`` too."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        for one, part in zip(target.elts, value.elts, strict=False):
+            yield from _pairs(one, part)
 
 
 def _spelled(value: ast.expr) -> str:

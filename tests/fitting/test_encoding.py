@@ -176,7 +176,7 @@ def test_facts_about_prices_and_outcomes() -> None:
 
 
 def test_the_sample_is_a_fixed_choice_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hushprice.fitting.passes.survey_sums.SAMPLE", 1_000)
+    monkeypatch.setattr("hushprice.fitting.passes.survey_sums.SAMPLE_ROWS", 1_000)
     data = log(50_000)
     data["age"][::7] = np.nan
     source = Source.open(data)

@@ -374,7 +374,7 @@ def test_families_as_plain_data() -> None:
 def test_passes_are_not_wasted(monkeypatch: pytest.MonkeyPatch) -> None:
     """One pass to survey, three to fit, two each for the held-out fits, one to diagnose."""
     monkeypatch.setattr("hushprice.fitting.passes.newton._MANY", 1)
-    monkeypatch.setattr("hushprice.fitting.passes.survey_sums.SAMPLE", 20_000)
+    monkeypatch.setattr("hushprice.fitting.passes.survey_sums.SAMPLE_ROWS", 20_000)
     passes: list[str] = []
     last = 0
 
@@ -391,8 +391,8 @@ def test_passes_are_not_wasted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Peak of what Python and NumPy hold during a fit: a log of four times the rows needs hardly more."""
-    monkeypatch.setattr("hushprice.fitting.reading.source.ROWS", 2_048)
-    monkeypatch.setattr("hushprice.fitting.passes.survey_sums.SAMPLE", 4_000)
+    monkeypatch.setattr("hushprice.fitting.reading.source.ROWS_PER_BATCH", 2_048)
+    monkeypatch.setattr("hushprice.fitting.passes.survey_sums.SAMPLE_ROWS", 4_000)
     monkeypatch.setattr("hushprice.fitting.diagnosis.heldout.KEPT", 2_048)
     peaks = []
     for rows in (30_000, 30_000, 120_000):  # the first one compiles

@@ -267,7 +267,7 @@ def brute(x: Array, y: Array) -> bool:
 @pytest.mark.parametrize("seed", range(12))
 def test_separability_agrees_with_one_linear_program(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hushprice.fitting.passes.design.rows_for", lambda width: 50)
-    monkeypatch.setattr("hushprice.fitting.passes.survey_sums.SAMPLE", 60)
+    monkeypatch.setattr("hushprice.fitting.passes.survey_sums.SAMPLE_ROWS", 60)
     monkeypatch.setattr("hushprice.fitting.passes.separation._WORST", 2)
     rng = np.random.default_rng(seed)
     n, noise = 300, (0.0, 0.02, 0.3)[seed % 3]
@@ -375,7 +375,7 @@ def test_a_fit_that_does_not_converge_says_so(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_pass_spared_on_many_records_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hushprice.fitting.passes.survey_sums.SAMPLE", 20_000)
+    monkeypatch.setattr("hushprice.fitting.passes.survey_sums.SAMPLE_ROWS", 20_000)
     design = Design.of(look(log("logistic", 60_000, gaps=False), features=["age"]))
     whole = stream_fit(design, "logistic", tolerance=1e-12)
     monkeypatch.setattr("hushprice.fitting.passes.newton._MANY", 1)

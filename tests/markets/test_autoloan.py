@@ -20,7 +20,7 @@ from hushprice.estimation import design, fit
 from hushprice.markets import autoloan, loans, write_standin
 from hushprice.markets.autoloan import standin as recipes
 from hushprice.markets.autoloan.loan_file import read_columns
-from hushprice.markets.autoloan.market import NAME, PUBLISHED, SYNTHETIC
+from hushprice.markets.autoloan.market import NAME, PUBLISHED, SYNTHETIC_NAME
 from hushprice.markets.autoloan.standin import contexts_over_means, loan_price
 
 module = importlib.import_module("hushprice.markets.autoloan.market")  # the package has a function of that name
@@ -142,7 +142,7 @@ def test_the_stand_in_survives_a_file(csv: Path) -> None:
     for name in recipes.COLUMNS:
         np.testing.assert_array_equal(columns[name], recipes.standin()[name])
     table, own = loans(csv), loans()
-    assert table.name == SYNTHETIC  # it knows what it is
+    assert table.name == SYNTHETIC_NAME  # it knows what it is
     np.testing.assert_array_equal(table.z, own.z)
     np.testing.assert_array_equal(table.theta, own.fitted.theta)
     assert table.facts()["norm limit"] == own.facts()["norm limit"]
@@ -288,7 +288,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_the_market_says_that_it_is_synthetic() -> None:
     market = markets.build("autoloan", horizon=100)
-    assert market.name == SYNTHETIC
+    assert market.name == SYNTHETIC_NAME
     assert market.prices == (0.0, 10.0)
     assert markets.build("autoloan", prices=(0, 3), public=0.1, cost=0.2).prices == (0.0, 3.0)
     assert market.z_max() == loans().norm[loans().kept].max() <= loans().norm_limit

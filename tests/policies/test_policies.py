@@ -308,7 +308,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
     np.savez(npz, a=np.ones(3))
     newer = tmp_path / "newer.hush"
     with zipfile.ZipFile(newer, "w") as archive:
-        archive.writestr("snapshot.json", json.dumps({"format": snapshot.FORMAT, "version": 99}))
+        archive.writestr("snapshot.json", json.dumps({"format": snapshot.SNAPSHOT_FORMAT, "version": 99}))
     for file, words in ((missing, "no file"), (text, "not a readable"), (npz, "not a readable"), (newer, "version 99")):
         with pytest.raises(hp.SnapshotError, match=words):
             Pricer.load(file)

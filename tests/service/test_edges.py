@@ -106,14 +106,14 @@ class TestConnections:
     def test_who_says_nothing_more_is_hung_up_on(
         self, port: int, start: bytes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connection, "HEADERS", 0.3)
-        monkeypatch.setattr(connection, "BODY", 0.3)
+        monkeypatch.setattr(connection, "HEADER_SECONDS", 0.3)
+        monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.3)
         began = time.monotonic()
         told(port, start, patience=5.0)  # TimeoutError if nobody hangs up
         assert 0.2 < time.monotonic() - began < 4.0
 
     def test_a_slow_request_is_not_hung_up_on_before_time(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connection, "HEADERS", 1.0)
+        monkeypatch.setattr(connection, "HEADER_SECONDS", 1.0)
         with socket.create_connection(("127.0.0.1", port), timeout=5.0) as caller:
             for _ in range(2):
                 for piece in (b"GET /healthz HTTP/1.1\r\n", b"Host: x\r\n", b"\r\n"):
@@ -123,7 +123,7 @@ class TestConnections:
                 time.sleep(1.2)  # kept alive for longer than headers may take
 
     def test_connections_are_counted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connection, "SPARE", 2)
+        monkeypatch.setattr(connection, "SPARE_CONNECTIONS", 2)
         monkeypatch.setattr(run, "concurrent", lambda: 4)
         with _serving(settings(tmp_path)) as port, contextlib.ExitStack() as stack:
             for _ in range(4):
@@ -228,7 +228,7 @@ class TestBands:
         given = {**COFFEE, "rules": {"segments": names, "ranges": ranges}}
         definition = Definition.of("coffee", given)
         prices, weights = bands.allowed_prices(definition.policy, Limits(definition.policy, definition.guardrails))
-        assert len(prices) == 6 * bands.MOST_SEGMENTS
+        assert len(prices) == 6 * bands.MAX_REPLAYED_SEGMENTS
         assert weights.sum() == pytest.approx(1.0)
         assert prices.max() > 4.8
         assert prices.min() < 1.2

@@ -298,7 +298,7 @@ def test_products_that_do_not_fit_are_refused_before_they_are_on_record(
     with pytest.raises(InvalidInput, match="dim up to 1000, got 10000"):
         Definition.of("wide", {**PLAIN, "dim": 10_000})
     store = Store.open(url(file))
-    monkeypatch.setattr(size_limits, "LARGEST", 1000)
+    monkeypatch.setattr(size_limits, "MAX_STATE_BYTES", 1000)
     with pytest.raises(InvalidInput, match="smaller dim"):
         store.add_product(Definition.of("wide", {**PLAIN, "dim": 50}))
     assert store.names() == []

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hushprice.service.core.learner import Learner
 
 T = TypeVar("T")
-NAME = "checked"
+PRODUCT_NAME = "checked"
 BATCH = 40  # customers sold to at once
 
 
@@ -47,7 +47,7 @@ def check_service(policy: Policy) -> None:
         if policy.not_served:
             from hushprice.service import Definition
 
-            text = refused(Definition.of, NAME, {"policy": policy.name, **policy.config()})
+            text = refused(Definition.of, PRODUCT_NAME, {"policy": policy.name, **policy.config()})
             assert policy.not_served in text, f"the service refuses it, but not for its reason: {text}"
             return
         with tempfile.TemporaryDirectory() as folder:
@@ -78,12 +78,12 @@ def _check_served(policy: Policy, url: str) -> None:
         version, estimate = shop.version, shop.look()
         shop.check_frozen()
         shop.sell(10)
-        shop.done("shadow mode", shop.service.set_mode(NAME, "shadow", by="check"))
+        shop.done("shadow mode", shop.service.set_mode(PRODUCT_NAME, "shadow", by="check"))
         shop.sell(5)
         shop.look()
-        shop.done("live mode", shop.service.set_mode(NAME, "live", by="check"))
+        shop.done("live mode", shop.service.set_mode(PRODUCT_NAME, "live", by="check"))
         shop.check_guardrails()
-        shop.done("a rollback", shop.service.roll_back(NAME, version, by="check"))
+        shop.done("a rollback", shop.service.roll_back(PRODUCT_NAME, version, by="check"))
         for before, after in zip(estimate, shop.look(), strict=True):
             assert np.array_equal(before, after), "after a rollback the estimate is not what it was"
         shop.sell(5)
@@ -99,7 +99,7 @@ def _check_served(policy: Policy, url: str) -> None:
         shop.service.stop()
     store = Store.open(url)
     try:
-        verdict = verify(store, NAME)
+        verdict = verify(store, PRODUCT_NAME)
         assert verdict.ok, f"the log gives another state than the snapshots hold: {'; '.join(verdict.problems)}"
         assert verdict.compared is not None, "no snapshot could be compared with the log"
     finally:
@@ -112,7 +112,7 @@ def definition_of(policy: Policy) -> Definition:
 
     features = [{"name": f"z{j}", "low": 0.0, "high": 1.0} for j in range(policy.dim)]
     plain = {"policy": policy.name, **policy.config(), "features": features}
-    return Definition.of(NAME, plain | {"outcomes": {"wait": 1e6, "then": "no-sale"}})
+    return Definition.of(PRODUCT_NAME, plain | {"outcomes": {"wait": 1e6, "then": "no-sale"}})
 
 
 class Shop:
@@ -140,11 +140,11 @@ class Shop:
     @property
     def version(self) -> int:
         """The last event so far."""
-        return self.service.view(NAME).seq
+        return self.service.view(PRODUCT_NAME).seq
 
     def digest(self) -> str:
         """SHA-256 of all that was learned."""
-        return self.done("the digest", self.service.run(NAME, lambda learner: learner.digest()))
+        return self.done("the digest", self.service.run(PRODUCT_NAME, lambda learner: learner.digest()))
 
     # -- selling --------------------------------------------------------------------------------------------------
 
@@ -165,21 +165,21 @@ class Shop:
     def _sell_plain(self, z: Array) -> list[float]:
         from hushprice.service import OfferRequest, OutcomeItem
 
-        asked = [self.service.offer(NAME, OfferRequest(context=row.tolist())) for row in z]
+        asked = [self.service.offer(PRODUCT_NAME, OfferRequest(context=row.tolist())) for row in z]
         offers = [self.done("an offer", future) for future in asked]
         prices = np.array([offer.price for offer in offers])
         low, high = self.policy.prices
         assert ((prices >= low) & (prices <= high)).all(), f"a price left [{low}, {high}]"
         y = self._buy(z, prices)
         items = [OutcomeItem(offer.offer, float(one)) for offer, one in zip(offers, y, strict=True)]
-        self.done("outcomes", self.service.outcomes(NAME, items))
+        self.done("outcomes", self.service.outcomes(PRODUCT_NAME, items))
         return [float(one) for one in prices]
 
     def _sell_private(self, z: Array) -> list[float]:
         """As devices do: quote and report by the params published last."""
         from hushprice.service import ReportItem
 
-        view = self.service.view(NAME)
+        view = self.service.view(PRODUCT_NAME)
         params, price = view.params, np.full(len(z), view.params.level)
         if params.personal:
             price = self.device.quote(params, z, self.rng).price
@@ -188,7 +188,7 @@ class Shop:
             reports = self._plain(self.device.report(params, z, price, self._buy(z, price), params.stage))
         ids = (self.rng.bytes(16).hex() for _ in reports)
         items = [ReportItem(key, view.version, report) for key, report in zip(ids, reports, strict=True)]
-        self.done("reports", self.service.reports(NAME, items))
+        self.done("reports", self.service.reports(PRODUCT_NAME, items))
         return [float(one) for one in price]
 
     def _plain(self, made: Any) -> list[dict[str, Any]]:
@@ -206,37 +206,37 @@ class Shop:
         from hushprice.service.dashboard.summary import summary
 
         before = self.digest()
-        theta, covariance = self.done("the estimate", self.service.run(NAME, _estimate))
+        theta, covariance = self.done("the estimate", self.service.run(PRODUCT_NAME, _estimate))
         d = self.policy.dim
         assert theta.shape == (2 * d,), f"estimate() gives a theta of shape {theta.shape}, not {(2 * d,)}"
         assert np.isfinite(theta).all(), "estimate() gives a theta that is not finite"
         assert covariance.shape in ((0,), (2 * d, 2 * d)), f"estimate() gives a covariance of shape {covariance.shape}"
-        shown = self.done("the summary", self.service.run(NAME, summary))
-        facts = self.done("the bands", self.service.run(NAME, Facts.of))
+        shown = self.done("the summary", self.service.run(PRODUCT_NAME, summary))
+        facts = self.done("the bands", self.service.run(PRODUCT_NAME, Facts.of))
         json.dumps([shown, curve(facts, self.market.draw(np.random.default_rng(1), 1)[0].tolist())], allow_nan=False)
-        self.done("the progress", self.service.run(NAME, lambda learner: learner.server.progress()))
+        self.done("the progress", self.service.run(PRODUCT_NAME, lambda learner: learner.server.progress()))
         assert self.digest() == before, "looking at the summary, the bands or the estimate changed the server's state"
         return theta, covariance
 
     def check_frozen(self) -> None:
         """Frozen, equal customers get equal prices and nothing is learned; unfrozen, it goes on."""
-        self.done("freezing", self.service.set_mode(NAME, "frozen", by="check"))
-        params, learned = self.service.view(NAME).params, self.service.view(NAME).counts["learned"]
+        self.done("freezing", self.service.set_mode(PRODUCT_NAME, "frozen", by="check"))
+        params, learned = self.service.view(PRODUCT_NAME).params, self.service.view(PRODUCT_NAME).counts["learned"]
         assert params.phase.certain, f"frozen, prices are still drawn: {params.phase.name}"
         assert not params.learn, "frozen, reports are still asked for"
         customer = self.market.draw(np.random.default_rng(2), 1)
         sell = self._sell_private if self.policy.private else self._sell_plain
         first, second = sell(customer), sell(customer)
         assert first == second, f"frozen, the same customer is quoted {first[0]} and then {second[0]}"
-        assert self.service.view(NAME).counts["learned"] == learned, "frozen, it learned from an outcome"
+        assert self.service.view(PRODUCT_NAME).counts["learned"] == learned, "frozen, it learned from an outcome"
         self.look()
-        self.done("unfreezing", self.service.set_mode(NAME, "live", by="check"))
+        self.done("unfreezing", self.service.set_mode(PRODUCT_NAME, "live", by="check"))
 
     def check_guardrails(self) -> None:
         """Prices stay within guardrails. (Of private products the devices see to that.)"""
         low, high = self.policy.prices
         low, high = low + 0.1 * (high - low), high - 0.1 * (high - low)
-        self.done("guardrails", self.service.set_guardrails(NAME, {"low": low, "high": high}, by="check"))
+        self.done("guardrails", self.service.set_guardrails(PRODUCT_NAME, {"low": low, "high": high}, by="check"))
         prices = self.sell(10)
         if not self.policy.private:
             assert all(low <= price <= high for price in prices), f"a price left the guardrails [{low}, {high}]"

@@ -80,7 +80,7 @@ def check_propensities(policy: Policy) -> None:
             loop.run(start, stop)
             prices, likely = _again(loop.pricer, loop, stop)
             if np.isnan(likely.value).all():
-                assert ruled.name not in KNOWN, f"{ruled.name} no longer says how likely its prices are"
+                assert ruled.name not in WITH_PROPENSITIES, f"{ruled.name} no longer says how likely its prices are"
                 continue
             assert (likely.value > 0.0).all(), "a price was quoted that is said to be impossible"
             _check_frequencies(prices, likely)
@@ -88,7 +88,17 @@ def check_propensities(policy: Policy) -> None:
     np.testing.assert_array_equal(table["price"].to_numpy(), run_batch(policy, world_for(policy)).prices)
 
 
-KNOWN = ("etc", "etc-doubling", "mle-cycle", "semi-myopic", "ts-wtl", "ucb", "etc-ldp", "random-price", "fixed-price")
+WITH_PROPENSITIES = (
+    "etc",
+    "etc-doubling",
+    "mle-cycle",
+    "semi-myopic",
+    "ts-wtl",
+    "ucb",
+    "etc-ldp",
+    "random-price",
+    "fixed-price",
+)
 
 
 def _again(pricer: Pricer, loop: LiveLoop, t: int) -> tuple[Array, Propensity]:

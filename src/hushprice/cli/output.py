@@ -92,7 +92,13 @@ def show_scaling(console: Console, studies: Mapping[str, Scaling], output: Outpu
 
 
 Row = dict[str, str]
-SPARE = ("ms/run", "sd", "explored", "revenue", "99% interval")  # left out in this order when the screen is narrow
+SPARE_COLUMNS = (
+    "ms/run",
+    "sd",
+    "explored",
+    "revenue",
+    "99% interval",
+)  # left out in this order when the screen is narrow
 
 
 def _table(results: Comparison, width: int) -> Table:
@@ -130,7 +136,7 @@ def _columns(rows: dict[str, Row], width: int) -> list[str]:
     """The headings that fit beside the longest line of a policy's name."""
     columns = list(next(iter(rows.values())))
     name = max(6, *(len(line) for label in rows for line in _broken(label).splitlines()))
-    for spare in ("", *SPARE):
+    for spare in ("", *SPARE_COLUMNS):
         columns = [heading for heading in columns if heading != spare]
         need = name + 4 + sum(3 + max(len(h), *(len(row[h]) for row in rows.values())) for h in columns)
         if need <= width:
@@ -138,13 +144,13 @@ def _columns(rows: dict[str, Row], width: int) -> list[str]:
     return columns
 
 
-COLOURS = {"stop": "bold red", "warning": "yellow", "note": "dim"}
+SEVERITY_COLOURS = {"stop": "bold red", "warning": "yellow", "note": "dim"}
 
 
 def show_findings(console: Console, findings: Iterable[Finding]) -> None:
     """What to be careful about, coloured by how much."""
     for finding in findings:
-        colour = COLOURS[finding.severity]
+        colour = SEVERITY_COLOURS[finding.severity]
         console.print(f"[{colour}]{finding.severity}[/{colour}] {escape(finding.text)}", highlight=False)
 
 

@@ -27,7 +27,7 @@ try:
 except ImportError:  # pragma: no cover (Windows has no such locks: one process a ledger there)
     fcntl = None  # type: ignore[assignment]
 
-FORMAT = "hushprice-ledger"
+LEDGER_FORMAT = "hushprice-ledger"
 TAIL = 4096  # bytes at the end of a log that are read, and kept when it is cut: a dozen pages
 LONGEST_LOG = 1 << 16  # bytes
 _HELP = "No report is made. Restore the file from a copy, however old: the log beside it knows what was spent since."
@@ -126,7 +126,7 @@ def _page(text: str) -> Page:
     outer: Any = json.loads(text)
     body = outer["ledger"]
     reports = body["reports"]
-    if outer["format"] != FORMAT or outer["version"] != 1 or outer["checksum"] != _checksum(body):
+    if outer["format"] != LEDGER_FORMAT or outer["version"] != 1 or outer["checksum"] != _checksum(body):
         raise ValueError
     if not isinstance(reports, int) or reports < 0:
         raise ValueError
@@ -141,7 +141,7 @@ def _text(page: Page) -> str:
         "spent": {"epsilon": page.spent.epsilon, "mu": page.spent.mu, "slack": page.spent.slack},
         "reports": page.reports,
     }
-    return json.dumps({"format": FORMAT, "version": 1, "ledger": body, "checksum": _checksum(body)})
+    return json.dumps({"format": LEDGER_FORMAT, "version": 1, "ledger": body, "checksum": _checksum(body)})
 
 
 def _append(log: Path, line: bytes) -> None:

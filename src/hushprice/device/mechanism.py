@@ -22,7 +22,7 @@ from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, positive_int, 
 
 Name = Literal["l2-ball", "privunit", "gaussian"]
 NAMES: tuple[str, ...] = get_args(Name)
-LARGEST_DIM, LARGEST_PAIRS = 2000, 1024
+LARGEST_REPORT_DIM, LARGEST_PAIRS = 2000, 1024
 MOST_WORK = 1 << 17  # numbers of all directions of a report: half a second in Python, and a server may not ask for more
 CELLS = 64.0  # grid cells in one standard deviation of the noise
 SLACK = 1e-12  # total variation a coordinate between what is sent and an exact Gaussian: see privacy/gaussian.py
@@ -53,7 +53,7 @@ class Mechanism:
         put = object.__setattr__
         put(self, "epsilon", as_epsilon(self.epsilon))
         put(self, "clip", finite("clip", self.clip, minimum=1e-100, maximum=LARGEST_VALUE))
-        put(self, "dim", positive_int("dim", self.dim, maximum=LARGEST_DIM))
+        put(self, "dim", positive_int("dim", self.dim, maximum=LARGEST_REPORT_DIM))
         put(self, "delta", finite("delta", self.delta, minimum=0.0, maximum=0.5))
         put(self, "pairs", positive_int("pairs", self.pairs, maximum=LARGEST_PAIRS))
         put(self, "top", positive_int("top", self.top, maximum=self.pairs))

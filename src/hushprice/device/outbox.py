@@ -20,7 +20,7 @@ from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.files import replacing
 
 Item = dict[str, Any]
-MOST = 100_000
+MAX_WAITING = 100_000
 _NAME = re.compile(r"([0-9]{12})-([0-9a-f]{32})\.json")
 
 
@@ -71,9 +71,9 @@ class Outbox:
     def add(self, item: Item) -> None:
         """Keep a report: when this returns, it is on disk."""
         with self._lock:
-            if len(self._items) >= MOST:
+            if len(self._items) >= MAX_WAITING:
                 raise HushpriceError(
-                    f"{MOST} reports wait for the service already. Find out why it does not take them."
+                    f"{MAX_WAITING} reports wait for the service already. Find out why it does not take them."
                 )
             if self._folder is not None:
                 path = self._folder / f"{self._next:012d}-{item['id']}.json"

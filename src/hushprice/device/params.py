@@ -12,7 +12,7 @@ from hushprice.device.mechanism import Mechanism
 from hushprice.device.promise import NO_MORE, Pinned, Promise
 from hushprice.errors import LARGEST_COUNT, LARGEST_VALUE, BrokenPromise, HushpriceError, finite, positive_int
 
-FORMAT, PROTOCOL = "hushprice params", 1
+PARAMS_FORMAT, PROTOCOL = "hushprice params", 1
 MODES = ("live", "shadow", "frozen")
 LARGEST_RADIUS = 1e6
 MOST_NAMES = 10_000  # segments or rungs of a ladder
@@ -38,8 +38,8 @@ class Feature:
 class Params:
     """Everything a device needs to price and to report, checked against what it promised.
 
-    ``read`` is the only way to make one from what came over the network. :data:`FIXED` are the fields that a product
-    never changes; nor does it change the names and constants of its features.
+    ``read`` is the only way to make one from what came over the network. A product never changes the fields in
+    :data:`FIXED_FIELDS`, nor the names and constants of its features.
     """
 
     product: str
@@ -94,10 +94,10 @@ class Params:
     def same_product(self, before: Params) -> bool:
         """Whether what a product never changes is as it was in other parameters."""
         mine, theirs = ([feature.pinned for feature in params.features] for params in (self, before))
-        return mine == theirs and all(getattr(self, name) == getattr(before, name) for name in FIXED)
+        return mine == theirs and all(getattr(self, name) == getattr(before, name) for name in FIXED_FIELDS)
 
 
-FIXED = (
+FIXED_FIELDS = (
     "product", "family", "dim", "prices", "experiments", "cost", "segments", "ranges", "centre", "radius", "shift",
     "factor", "mechanism",
 )  # fmt: skip
@@ -111,8 +111,10 @@ def _cut(span: tuple[float, float], to: tuple[float, float]) -> tuple[float, flo
 
 def _read(cls: type[Params], document: Any, promise: Promise) -> Params:
     given = _Reader(document)
-    if given.get("format") != FORMAT or given.whole("protocol", most=LARGEST_COUNT) != PROTOCOL:
-        raise BrokenPromise(f"This is no {FORMAT} document of protocol {PROTOCOL}: update one side or the other.")
+    if given.get("format") != PARAMS_FORMAT or given.whole("protocol", most=LARGEST_COUNT) != PROTOCOL:
+        raise BrokenPromise(
+            f"This is no {PARAMS_FORMAT} document of protocol {PROTOCOL}: update one side or the other."
+        )
     d = given.whole("dim", least=1, most=1000)
     prices = given.span("prices")
     promise.check_prices(*prices)

@@ -24,8 +24,8 @@ from hushprice.fitting import DemandModel, Outcomes
 from hushprice.fitting.diagnosis.findings import Finding, severest
 from hushprice.fitting.reading.source import Log, Source
 
-WIDTH = 3.0  # of h = WIDTH sd(p) n^(-1/3)
-FEWEST = 50  # rows to estimate from
+BANDWIDTH_FACTOR = 3.0  # of h = BANDWIDTH_FACTOR sd(p) n^(-1/3)
+MIN_ROWS = 50  # rows to estimate from
 
 
 def evaluate(
@@ -90,7 +90,7 @@ def evaluate(
     needed = (*experiment.columns, *([segment] if segment else []), *encoded)
     customers = read(source, price=price, outcome=outcome, cost=cost, contexts=contexts, others=needed)
     drawn = experiment.propensities(customers, segment)
-    if drawn.used.sum() < FEWEST:
+    if drawn.used.sum() < MIN_ROWS:
         raise _too_few(drawn, customers)
     target = targets.resolve(policy, customers, prices=prices, segment=segment, rules=rules)
     h = _bandwidth(customers.price, drawn) if bandwidth is None else finite("bandwidth", bandwidth, minimum=0.0)
@@ -204,7 +204,7 @@ def _bandwidth(price: Array, drawn: Propensities) -> float:
     """h = 3 sd n^(-1/3), with the standard deviation of prices within the supports."""
     n = int(drawn.used.sum())
     squares = sum(float(np.var(price[s.rows])) * len(s.rows) for s in drawn.supports)
-    return float(WIDTH * np.sqrt(squares / n) * n ** (-1.0 / 3.0))
+    return float(BANDWIDTH_FACTOR * np.sqrt(squares / n) * n ** (-1.0 / 3.0))
 
 
 def _family(family: Family | str, model: DemandModel | None, y: Array) -> Family:
@@ -217,6 +217,6 @@ def _family(family: Family | str, model: DemandModel | None, y: Array) -> Family
 def _too_few(drawn: Propensities, customers: Customers) -> InvalidInput:
     left = "; ".join(f"{reason}: {count:,}" for reason, count in (customers.left_out | drawn.left_out).items())
     return InvalidInput(
-        f"Only {int(drawn.used.sum()):,} of {len(customers.complete):,} rows can be used, and it takes {FEWEST} "
+        f"Only {int(drawn.used.sum()):,} of {len(customers.complete):,} rows can be used, and it takes {MIN_ROWS} "
         f"({left or 'there are no more'}). Only prices that were drawn at random tell what others would have earned."
     )

@@ -32,7 +32,7 @@ from hushprice.fitting.reading.ordered_map import in_order
 from hushprice.fitting.reading.source import Batch, Log, Source
 
 MODELS = ("with price", "without price", "mean alone")
-CUSTOMERS, GRID = 10_000, 25  # of the sample, and prices, that demand curves are drawn from
+CURVE_CUSTOMERS, CURVE_PRICES = 10_000, 25  # of the sample, and prices, that demand curves are drawn from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,11 +212,11 @@ def _curves(
     """Demand curves from some rows of the sample, over the range of prices."""
     if prices[0] == prices[1]:
         return ()
-    batch = some_rows(surveyed, CUSTOMERS)
+    batch = some_rows(surveyed, CURVE_CUSTOMERS)
     rows = design.encode((batch, 0))
     index = groups.places(batch, rows, 0)
     names = groups.names if len(groups.names) > 1 else ()
-    grid = np.linspace(*prices, GRID)
+    grid = np.linspace(*prices, CURVE_PRICES)
     return curves(names, family, fitted.theta, fitted.covariance, rows.z, rows.w, index, grid)
 
 

@@ -28,8 +28,8 @@ from hushprice.fitting.fit_log import Learned
 from hushprice.fitting.model_fields import ModelFileError, damaged, restore
 from hushprice.fitting.reading.encoding import Encoding
 
-FORMAT = "hushprice-demand-model"
-VERSION = 1
+MODEL_FORMAT = "hushprice-demand-model"
+MODEL_VERSION = 1
 LARGEST_FILE = 2**30  # bytes; what is larger is no model
 
 SAME = ("prices", "seen", "features", "segment", "records", "weight", "ridge", "report")  # as they are in Learned
@@ -38,7 +38,9 @@ SAME = ("prices", "seen", "features", "segment", "records", "weight", "ridge", "
 def write(path: str | PathLike[str], model: Mapping[str, Any]) -> Path:
     """Write plain data as a model file; a file that is no model is never written over."""
     target = check_target(path)
-    text = json.dumps({"format": FORMAT, "version": VERSION, "model": plain(model)}, indent=1, allow_nan=False)
+    text = json.dumps(
+        {"format": MODEL_FORMAT, "version": MODEL_VERSION, "model": plain(model)}, indent=1, allow_nan=False
+    )
     try:
         with replacing(target) as aside:
             aside.write_text(text + "\n", encoding="utf-8")
@@ -55,9 +57,9 @@ def check_target(path: str | PathLike[str]) -> Path:
 def read(path: str | PathLike[str]) -> dict[str, Any]:
     """The plain data of a model file, its format and version checked."""
     data = _load(Path(path))
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
+    if not isinstance(data, dict) or data.get("format") != MODEL_FORMAT:
         raise ModelFileError(f"{path} is not a demand model of hushprice. Make one with: hushprice fit LOG")
-    files.check_version(data, VERSION, path=path, again="fit the model again", error=ModelFileError)
+    files.check_version(data, MODEL_VERSION, path=path, again="fit the model again", error=ModelFileError)
     if not isinstance(data.get("model"), dict):
         raise ModelFileError(f"{path} is damaged: it holds no model. Fit the model again.")
     return dict(data["model"])
@@ -85,7 +87,7 @@ def _is_model(path: Path) -> bool:
         data = _load(path)
     except ModelFileError:
         return False
-    return isinstance(data, dict) and data.get("format") == FORMAT
+    return isinstance(data, dict) and data.get("format") == MODEL_FORMAT
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from hushprice.kernels.glm import terms
 from hushprice.kernels.jit import compiled
 
 CONVERGED, SINGULAR, STALLED, RUNNING = 0, 1, 2, 3
-TILE = 8
+NEWTON_TILE = 8
 
 
 @compiled
@@ -81,11 +81,11 @@ def evaluate(code, x, y, weights, theta, gradient, hessian):
     gradient[:] = 0.0
     hessian[:, :] = 0.0
     objective = 0.0
-    eta, weight, residual = np.empty(TILE), np.empty(TILE), np.empty(TILE)
-    full = n - n % TILE
-    for start in range(0, full, TILE):
+    eta, weight, residual = np.empty(NEWTON_TILE), np.empty(NEWTON_TILE), np.empty(NEWTON_TILE)
+    full = n - n % NEWTON_TILE
+    for start in range(0, full, NEWTON_TILE):
         _tile_index(x, start, theta, eta)
-        for r in range(TILE):
+        for r in range(NEWTON_TILE):
             w = weights[start + r] if weights.size else 1.0
             psi, mean, curvature = terms(code, eta[r])
             objective += w * (psi - y[start + r] * eta[r])

@@ -6,7 +6,7 @@ from hushprice.kernels.glm import outcome
 from hushprice.kernels.jit import compiled
 from hushprice.kernels.report import privatize, workspace
 from hushprice.kernels.score import score
-from hushprice.kernels.sgd import DIRECTIONS, decode, move, stretch
+from hushprice.kernels.sgd import DIRECTION_REPORT, decode, move, stretch
 
 
 @compiled
@@ -25,7 +25,7 @@ def experiments(code, rate, spec, z, public, words, demand, theta, t, prices):
         y = outcome(demand, i, prices[i])
         score(code, theta, z[i], prices[i], y, rate.shift, rate.factor, g)
         privatize(spec, g, words[used], row, dots, chosen, v, room)
-        if spec.kind == DIRECTIONS and spec.pairs == 1:  # the direction is at hand
+        if spec.kind == DIRECTION_REPORT and spec.pairs == 1:  # the direction is at hand
             stretch(row[1], spec.scale, v, w)
         else:
             decode(spec.kind, spec.scale, row, w, room)

@@ -33,14 +33,14 @@ def quote(phase, code, a, b, level, u, cost, low, high):
 
 # -- on terms: a largest step, a ladder of allowed prices ---------------------------------------------------------
 
-SLACK = 1.0 + 1e-9  # a step is a sum of rounded numbers
+STEP_SLACK = 1.0 + 1e-9  # a step is a sum of rounded numbers
 
 
 @compiled
 def window(low, high, last, step):
     """The range left by the largest step from the last price, which is NaN before the first."""
     if last == last:
-        low, high = max(low, last - SLACK * step), min(high, last + SLACK * step)
+        low, high = max(low, last - STEP_SLACK * step), min(high, last + STEP_SLACK * step)
     return low, high
 
 

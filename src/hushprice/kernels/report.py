@@ -10,7 +10,7 @@ import numpy as np
 from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.philox import direction, high_product, normals
 from hushprice.kernels.score import score
-from hushprice.kernels.sgd import CELLS, GRID
+from hushprice.kernels.sgd import CELLS, GRID_REPORT
 
 _ULP, _DROP = 2.0**-53, np.uint64(11)
 
@@ -84,8 +84,8 @@ def privatize(spec, g, words, row, dots, chosen, v, room):
 
     A g that is not finite counts as 0, and is overwritten.
 
-    DIRECTIONS takes the words (seed, flip, coin, place), the last one only if there is more than one pair. GRID takes
-    one word a coordinate.
+    DIRECTION_REPORT takes the words (seed, flip, coin, place), the last one only if there is more than one pair.
+    GRID_REPORT takes one word per coordinate.
     """
     kind, pairs, top, coin, clip, scale = spec
     for i in range(g.size):  # whatever went wrong before, what is reported about is a vector like any other
@@ -93,7 +93,7 @@ def privatize(spec, g, words, row, dots, chosen, v, room):
             g[:] = 0.0
     largest, root = size(g)
     norm = largest * root
-    if kind == GRID:
+    if kind == GRID_REPORT:
         normals(words, v)
         for i in range(g.size):
             value = g[i] if norm <= clip else (g[i] / largest) * (clip / root)

@@ -3,7 +3,7 @@
 from hushprice.kernels.glm import mean
 from hushprice.kernels.jit import compiled
 
-LARGEST = 1e100  # a residual beyond it is cut before anything overflows
+LARGEST_RESIDUAL = 1e100  # a residual beyond it is cut before anything overflows
 
 
 @compiled
@@ -15,7 +15,7 @@ def score(code, theta, z, price, y, shift, factor, g):
         a += z[j] * theta[j]
         b += z[j] * theta[d + j]
     residual = y - mean(code, a - b * price)
-    residual = min(max(residual, -LARGEST), LARGEST) if residual == residual else 0.0
+    residual = min(max(residual, -LARGEST_RESIDUAL), LARGEST_RESIDUAL) if residual == residual else 0.0
     for j in range(d):
         g[j] = residual * z[j]
         g[d + j] = -factor * (price - shift) * g[j]

@@ -2,8 +2,8 @@
 
 Kinds of report, each a row of 64-bit integers:
 
-    DIRECTIONS  (seed, index): one of the 2 J directions +-v_0 .. +-v_(J-1) of a public seed
-    GRID        one integer a coordinate: the value on a grid, noise included
+    DIRECTION_REPORT   (seed, index): one of the 2 J directions +-v_0 .. +-v_(J-1) of a public seed
+    GRID_REPORT        one integer per coordinate: the value on a grid, noise included
 
 ``rate`` is a :class:`~hushprice.kernels.state.SGDRate`.
 """
@@ -16,7 +16,7 @@ from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.philox import direction
 from hushprice.kernels.score import score
 
-DIRECTIONS, GRID = 0, 1
+DIRECTION_REPORT, GRID_REPORT = 0, 1
 CELLS = 64.0  # grid cells in one standard deviation of the noise
 
 
@@ -31,7 +31,7 @@ def stretch(index, scale, v, w):
 @compiled
 def decode(kind, scale, row, w, room):
     """The vector a report stands for. ``scale`` is the length B of a direction or the step of the grid."""
-    if kind == GRID:
+    if kind == GRID_REPORT:
         for i in range(w.size):
             w[i] = scale * row[i]
         return

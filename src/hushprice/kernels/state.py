@@ -25,7 +25,7 @@ class SimulatedDemand(NamedTuple):
 class ReportSpec(NamedTuple):
     """How a mechanism of ``hushprice.privacy`` makes a report."""
 
-    kind: int  # DIRECTIONS or GRID of hushprice.kernels.sgd
+    kind: int  # DIRECTION_REPORT or GRID_REPORT of hushprice.kernels.sgd
     pairs: int  # J, pairs of directions
     top: int  # m, how many directions count as agreeing
     coin: np.uint64  # the coin names one of these with probability coin / 2^64

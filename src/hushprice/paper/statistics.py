@@ -19,7 +19,7 @@ from hushprice.errors import InvalidInput
 from hushprice.simulation import Result, fit_scaling
 
 Pairs = list[tuple[Result, Result]]
-GROUPS = 50  # of replications, for the jackknife
+JACKKNIFE_GROUPS = 50  # of replications, for the jackknife
 SUREST = 8.0  # a normal score beyond which there is no surer
 SURE = 3.0  # standard errors that make a difference, when there are plenty of replications
 
@@ -30,14 +30,14 @@ def sure(replications: int) -> float:
     >>> [round(sure(n), 1) for n in (500, 20, 5)]
     [3.2, 3.4, 6.6]
     """
-    return float(-stdtrit(max(1, min(GROUPS, replications) - 1), ndtr(-SURE)))
+    return float(-stdtrit(max(1, min(JACKKNIFE_GROUPS, replications) - 1), ndtr(-SURE)))
 
 
 def jackknife(statistic: Callable[[Sequence[Result]], float], cells: Sequence[Result]) -> tuple[float, float, int]:
     """(value, standard error, replications) of a statistic; the error of less than three replications is NaN."""
     n = min(result.replications for result in cells)
     value = statistic(cells)
-    groups = min(GROUPS, n)
+    groups = min(JACKKNIFE_GROUPS, n)
     if groups < 3:
         return value, math.nan, n
     left_out = [statistic([_without(result, k, groups) for result in cells]) for k in range(groups)]

@@ -13,7 +13,7 @@ from hushprice.fitting.diagnosis.report import spread
 from hushprice.markets.twin.twin import Twin
 from hushprice.plots.planning import Band
 
-CUSTOMERS, PRICES = 10_000, 41
+PLAN_CUSTOMERS, PLAN_PRICES = 10_000, 41
 NAMED = 5  # segments that a text names at most
 
 
@@ -27,8 +27,8 @@ def curves(twin: Twin, *, worth: float = 1.0) -> tuple[Band, Band]:
     Without a covariance they have no width.
     """
     n = len(twin.contexts.rows)
-    who = np.sort(np.random.default_rng(0).permutation(n)[:CUSTOMERS])
-    price, z = np.linspace(*twin.prices, PRICES), twin.contexts.rows[who]
+    who = np.sort(np.random.default_rng(0).permutation(n)[:PLAN_CUSTOMERS])
+    price, z = np.linspace(*twin.prices, PLAN_PRICES), twin.contexts.rows[who]
     margin = worth * (price - twin.costs[who, None])
     return _band(twin, z, price, np.ones_like(margin)), _band(twin, z, price, margin)
 

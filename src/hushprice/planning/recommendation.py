@@ -31,7 +31,7 @@ LIKELY = 0.8  # probability of a gain, from which it is acted on
 SIMPLEST = ("today", "model", "learning")
 EDGE = ("unsure-price-effect", "rising-demand", "boundary-optimum", "extrapolation")
 KEEP = "Keep today's prices: nothing tried here earns more."
-STOP = (
+STOP_TEXT = (
     "Do not set prices from this model. Keep today's prices, and run an experiment that varies prices whoever the "
     "customer is."
 )
@@ -136,7 +136,7 @@ def _verdict(best: Line, choice: Line, now: Situation) -> Verdict:
 def _headline(verdict: Verdict, one: Line, now: Situation) -> str:
     """What to do, about the option that seems best."""
     if verdict in ("keep", "stop") or one.gain is None:
-        return STOP if verdict == "stop" else KEEP
+        return STOP_TEXT if verdict == "stop" else KEEP
     if verdict == "unclear":
         few = one.gain.positive and one.wins == one.replications
         if few:

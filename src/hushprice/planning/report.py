@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 COLOUR = {"today": None, "model": 0, "learning": 2, "private": 1}
 TITLE = "A pricing plan for"
 HYPHEN = "\u2011"  # that does not break
-SEGMENTS = 15  # drawn at most
-GROUPS = 12  # of a comparison shown at most
+MAX_SEGMENTS = 15  # drawn at most
+MAX_GROUPS = 12  # of a comparison shown at most
 
 
 def page_of(plan: Plan) -> str:
@@ -187,7 +187,7 @@ def _bar(label: str, interval: Interval, colour: int | None) -> Bar:
 def _segments(plan: Plan) -> Picture:
     pairs = [
         PricePair(s.segment, s.today, s.best, s.best_low, s.best_high, (s.lowest, s.highest))
-        for s in plan.segments[: SEGMENTS + 1]
+        for s in plan.segments[: MAX_SEGMENTS + 1]
     ]
     alt = "Today's mean price and the model's, by segment."
     return Picture(prices_by_segment(pairs), alt, name="prices")
@@ -213,7 +213,7 @@ def _prices(plan: Plan) -> Section:
         "The model's prices are those that earn most for each customer, by the fitted demand and within the rules. 'At "
         "an end' are those for whom that is an end of what they may be quoted (dotted)."
     )
-    rows = [one.row() for one in plan.segments[: SEGMENTS + 1]]
+    rows = [one.row() for one in plan.segments[: MAX_SEGMENTS + 1]]
     unit = f", revenue in {plan.currency.strip()}" if plan.currency.strip() else ""
     table = Table(rows, f"Means over customers, today and by the model{unit}")
     drawn = (plan.pictures["prices"], plan.pictures["demand"])
@@ -261,7 +261,7 @@ def _check(plan: Plan) -> Section:
     ]
     tables = [Table(check.summary(), "Seen against predicted demand", status_column="status")]
     for one in check.comparisons[1:]:
-        tables.append(Table([_group(g) for g in one.groups[:GROUPS]], one.what.capitalize()))
+        tables.append(Table([_group(g) for g in one.groups[:MAX_GROUPS]], one.what.capitalize()))
     return Section("Does the twin behave like the log?", "check", text=text, tables=tables)
 
 

@@ -13,7 +13,7 @@ from hushprice.fitting import Curve, DemandModel, Report, Tenth
 from hushprice.plots.figures import COLOURS, REFERENCE, finish
 
 BAND = 1.96  # standard errors
-MOST = 6  # segments drawn
+MAX_DRAWN_SEGMENTS = 6  # segments drawn
 SHORT = 24  # letters of a segment's name
 
 
@@ -84,7 +84,7 @@ def curves(
 def largest(report: Report) -> list[Curve]:
     """The curves of the largest segments, in their order; everyone's if there are no segments."""
     size = {segment.name: segment.weight for segment in report.segments}
-    chosen = sorted(size, key=lambda name: -size[name])[:MOST]
+    chosen = sorted(size, key=lambda name: -size[name])[:MAX_DRAWN_SEGMENTS]
     found = [curve for curve in report.curves[1:] if curve.name in chosen]
     return found or list(report.curves[:1])
 

@@ -21,15 +21,15 @@ Results = Mapping[str, Result]
 # Okabe & Ito's palette, readable without colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5F4690", "#8C8C8C", "#000000")
 REFERENCE = "#555555"
-FORMATS = (".png", ".svg", ".pdf")
+PICTURE_FORMATS = (".png", ".svg", ".pdf")
 WIDELY = 5.0  # a ratio of mean regrets that one linear axis cannot show
 
 
 def check_file(path: str | PathLike[str]) -> Path:
     """The path of a picture, refused before any work is done if it cannot be written as one."""
     target = Path(path)
-    if target.suffix.lower() not in FORMATS:
-        raise InvalidInput(f"A picture's name must end in {', '.join(FORMATS)}, got {target.name!r}.")
+    if target.suffix.lower() not in PICTURE_FORMATS:
+        raise InvalidInput(f"A picture's name must end in {', '.join(PICTURE_FORMATS)}, got {target.name!r}.")
     if not target.absolute().parent.is_dir():
         raise InvalidInput(f"There is no folder {target.absolute().parent} to put {target.name} in.")
     if target.is_dir():

@@ -39,7 +39,7 @@ Line = Literal["-", "--", ":", "-."]
 LINES: tuple[Line, ...] = ("-", "--", ":", "-.")
 MARK = "#C00000"
 LONG_TAIL = 30.0  # largest regret over smallest median, from which boxes need a logarithmic axis
-WIDTH, HEIGHT = 4.6, 4.2  # of a panel, in inches
+PANEL_WIDTH, PANEL_HEIGHT = 4.6, 4.2  # of a panel, in inches
 
 
 class _Curve(NamedTuple):
@@ -167,8 +167,8 @@ def figure(panels: Sequence[Callable[[Axes], None]], *, title: str, note: str | 
     """One to four panels in a row, under a title, above a small note."""
     if not 1 <= len(panels) <= 4:
         raise InvalidInput(f"A figure takes one to four panels, got {len(panels)}.")
-    width = WIDTH * len(panels)
-    row = Figure(figsize=(width, HEIGHT), layout="constrained")
+    width = PANEL_WIDTH * len(panels)
+    row = Figure(figsize=(width, PANEL_HEIGHT), layout="constrained")
     for panel, axes in zip(panels, np.ravel(row.subplots(1, len(panels), squeeze=False)), strict=True):
         panel(axes)
     row.suptitle(fill(title, round(11 * width)), x=0.01, ha="left", fontsize=12)

@@ -19,8 +19,8 @@ import numpy as np
 from hushprice.errors import SnapshotError
 from hushprice.files import replacing
 
-FORMAT = "hushprice snapshot"
-VERSION = 4
+SNAPSHOT_FORMAT = "hushprice snapshot"
+SNAPSHOT_VERSION = 4
 _HEADER = "snapshot.json"
 
 
@@ -65,8 +65,8 @@ def _write(file: IO[bytes], state: dict[str, Any]) -> None:
     arrays: dict[str, bytes] = {}
     body = _detach(state, "", arrays)
     header = {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": SNAPSHOT_FORMAT,
+        "version": SNAPSHOT_VERSION,
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in arrays.items()},
         "body_sha256": _digest(body),
         "body": body,
@@ -84,12 +84,12 @@ def _read(file: IO[bytes], path: str) -> dict[str, Any]:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise SnapshotError(f"{path} is not a hushprice snapshot: those are not compressed.")
             header = json.loads(archive.read(_HEADER))
-            if not isinstance(header, dict) or header.get("format") != FORMAT:
+            if not isinstance(header, dict) or header.get("format") != SNAPSHOT_FORMAT:
                 raise SnapshotError(f"{path} is not a hushprice snapshot.")
-            if header.get("version") != VERSION:
+            if header.get("version") != SNAPSHOT_VERSION:
                 raise SnapshotError(
-                    f"{path} has snapshot version {header.get('version')!r}; this release reads version {VERSION}. "
-                    "Load it with the release that wrote it."
+                    f"{path} has snapshot version {header.get('version')!r}; this release reads version "
+                    f"{SNAPSHOT_VERSION}. Load it with the release that wrote it."
                 )
             if _digest(header["body"]) != header["body_sha256"]:
                 raise SnapshotError(f"{path} is damaged: its header does not match its checksum.")

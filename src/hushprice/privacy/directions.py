@@ -28,7 +28,7 @@ from hushprice.arrays import Array
 from hushprice.device.coin import WORD, fair_coin, odds
 from hushprice.errors import InvalidInput, positive_int
 from hushprice.kernels import report as kernel
-from hushprice.kernels.sgd import DIRECTIONS
+from hushprice.kernels.sgd import DIRECTION_REPORT
 from hushprice.kernels.state import ReportSpec
 from hushprice.privacy.caps import LARGEST_PAIRS, best_cap, mean_product, top_products
 from hushprice.privacy.mechanism import VectorMechanism
@@ -71,7 +71,7 @@ class _Directions(VectorMechanism):
     @property
     def spec(self) -> ReportSpec:
         pairs, top = self.shape
-        return ReportSpec(DIRECTIONS, pairs, top, np.uint64(self.coin), self.clip, self.length)
+        return ReportSpec(DIRECTION_REPORT, pairs, top, np.uint64(self.coin), self.clip, self.length)
 
     def squared_error(self, norm: float) -> float:
         """B^2 - |g|^2: every decoded report has length B and mean g."""

@@ -104,7 +104,7 @@ class Gaussian(VectorMechanism):
 
     @property
     def spec(self) -> ReportSpec:
-        return ReportSpec(kernel.GRID, 1, 1, np.uint64(0), self.clip, self.scale)
+        return ReportSpec(kernel.GRID_REPORT, 1, 1, np.uint64(0), self.clip, self.scale)
 
     def squared_error(self, norm: float) -> float:
         """n (sd^2 + h^2 / 12), whatever g is."""

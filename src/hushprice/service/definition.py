@@ -35,7 +35,7 @@ from hushprice.service.guardrails import NO_GUARDRAILS, Guardrails, Limits
 Then = Literal["no-sale", "left-out"]
 THEN: tuple[Then, ...] = ("no-sale", "left-out")
 DAY = 86_400.0
-LARGEST_DIM = 1_000  # of a plain product, of which a matrix of (2 dim)^2 numbers is kept
+LARGEST_PLAIN_DIM = 1_000  # of a plain product, of which a matrix of (2 dim)^2 numbers is kept
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _SERVICE = ("policy", "baseline", "currency", "features", "max_age", "max_lag", "mode", "outcomes", "guardrails")
 
@@ -115,8 +115,10 @@ class Definition:
         policy = _policy(name, plain)
         if policy.private and policy.as_private() is None:
             raise InvalidInput(f"The service does not run {policy.name}: it is private, but no PrivatePolicy.")
-        if not policy.private and policy.dim > LARGEST_DIM:
-            raise InvalidInput(f"The service takes plain products with dim up to {LARGEST_DIM}, got {policy.dim}.")
+        if not policy.private and policy.dim > LARGEST_PLAIN_DIM:
+            raise InvalidInput(
+                f"The service takes plain products with dim up to {LARGEST_PLAIN_DIM}, got {policy.dim}."
+            )
         guardrails = Guardrails.of(plain.get("guardrails", {}))
         limits = Limits(policy, guardrails)
         wait, then = _outcomes(plain.get("outcomes", {}))

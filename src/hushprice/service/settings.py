@@ -17,10 +17,10 @@ from hushprice.errors import InvalidInput, finite, positive_int, unknown
 Role = Literal["device", "seller", "admin"]
 LogFormat = Literal["json", "text", "none"]
 ROLES: tuple[Role, ...] = ("device", "seller", "admin")
-FORMATS: tuple[LogFormat, ...] = ("json", "text", "none")
+LOG_FORMATS: tuple[LogFormat, ...] = ("json", "text", "none")
 SNAPSHOT_EVERY = 10_000  # events
 RECENT_KEYS = 50_000  # some 10 MB; see places.py
-WHOLE = "HUSHPRICE_SETTINGS"  # all of a parent's settings, for its worker processes
+SETTINGS_VARIABLE = "HUSHPRICE_SETTINGS"  # all of a parent's settings, for its worker processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +92,8 @@ class Settings:
             finite(name, getattr(self, name), minimum=0.0)
         for name in ("patience", "keys_every"):
             finite(name, getattr(self, name), minimum=0.0, strict=True)
-        if self.log_format not in FORMATS:
-            raise unknown("log format", self.log_format, FORMATS)
+        if self.log_format not in LOG_FORMATS:
+            raise unknown("log format", self.log_format, LOG_FORMATS)
         for origin in self.origins:
             _check_origin(origin)
 
@@ -105,8 +105,8 @@ class Settings:
         80
         """
         given = os.environ if environment is None else environment
-        if WHOLE in given:
-            return cls._read(given[WHOLE])
+        if SETTINGS_VARIABLE in given:
+            return cls._read(given[SETTINGS_VARIABLE])
         found: dict[str, Any] = {}
         for field in fields(cls):
             text = given.get(f"HUSHPRICE_{field.name.upper()}")
@@ -126,7 +126,7 @@ class Settings:
 
     def environment(self) -> dict[str, str]:
         """What worker processes are given."""
-        return {WHOLE: json.dumps(asdict(self))}
+        return {SETTINGS_VARIABLE: json.dumps(asdict(self))}
 
     @classmethod
     def _read(cls, text: str) -> Settings:

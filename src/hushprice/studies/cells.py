@@ -17,7 +17,7 @@ from hushprice.simulation import Job, check_pair, plain, rounds_of
 from hushprice.studies.spec_strings import check_words, market_from, policy_from, source_of, split
 
 Options = Mapping[str, Mapping[str, Any]]
-MOST = 1_000_000  # replications of a cell, and checkpoints
+MAX_REPLICATIONS = 1_000_000  # replications of a cell, and checkpoints
 NUMBERS = 1
 """Goes up when the same words give other numbers, so that results kept from before are not taken for new ones."""
 
@@ -97,7 +97,11 @@ class Run:
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {"market": self._worlds(), "policies": self._words()}
         checked |= {name: self._list(name) for name in ("horizons", "dims")}
-        for name, least, most in (("replications", 1, MOST), ("checkpoints", 1, MOST), ("seed", 0, LARGEST_COUNT)):
+        for name, least, most in (
+            ("replications", 1, MAX_REPLICATIONS),
+            ("checkpoints", 1, MAX_REPLICATIONS),
+            ("seed", 0, LARGEST_COUNT),
+        ):
             value = getattr(self, name)
             checked[name] = positive_int(f"{name} of the run {self.name}", value, minimum=least, maximum=most)
         for name, value in checked.items():

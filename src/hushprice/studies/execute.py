@@ -18,7 +18,7 @@ from hushprice.simulation import Job, Result, run_jobs, workers_of
 from hushprice.studies.cells import Cell
 from hushprice.studies.store import Store
 
-PIECE = 8.0  # seconds of work that are sent at once, and lost when a run is killed
+BUNDLE_SECONDS = 8.0  # seconds of work that are sent at once, and lost when a run is killed
 Told = Callable[[int, float], None]
 
 
@@ -76,7 +76,7 @@ def jobs(left: Sequence[Left]) -> list[tuple[Cell, Job]]:
     """What is left, cut into jobs of consecutive replications of a few seconds."""
     cut = []
     for item in left:
-        size = max(1, int(PIECE / item.seconds)) if item.seconds > 0.0 else 1
+        size = max(1, int(BUNDLE_SECONDS / item.seconds)) if item.seconds > 0.0 else 1
         for start, stop in _stretches(item.missing):
             for first in range(start, stop, size):
                 some = range(first, min(first + size, stop))

@@ -31,7 +31,7 @@ from hushprice.errors import InvalidInput, positive_int, unknown
 from hushprice.plots.panels import PANELS
 from hushprice.studies.cells import Cell, Options, Run
 
-NAME = re.compile(r"\w[\w .-]{0,80}")  # of what becomes a file or folder
+STUDY_NAME = re.compile(r"\w[\w .-]{0,80}")  # of what becomes a file or folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class Study:
 
 def check_name(what: str, name: str) -> None:
     """Refuse a name that cannot be that of a file."""
-    if not NAME.fullmatch(name):
+    if not STUDY_NAME.fullmatch(name):
         raise InvalidInput(f"{what} needs a name of letters, digits, dots, dashes and spaces: it becomes a file.")
 
 

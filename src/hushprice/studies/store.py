@@ -28,11 +28,11 @@ from hushprice.simulation import Outcome, Result
 from hushprice.studies.cells import Cell
 from hushprice.version import __version__
 
-COLUMNS = ("revenue", "exploration", "seconds")
-SCHEMA = pa.schema(
-    [("replication", pa.int64()), *((name, pa.float64()) for name in COLUMNS), ("path", pa.list_(pa.float64()))]
+OUTCOME_COLUMNS = ("revenue", "exploration", "seconds")
+RESULTS_SCHEMA = pa.schema(
+    [("replication", pa.int64()), *((name, pa.float64()) for name in OUTCOME_COLUMNS), ("path", pa.list_(pa.float64()))]
 )
-NAME = re.compile(r"[0-9]{1,15}-[0-9]{1,15}\.parquet")
+RESULTS_FILE = re.compile(r"[0-9]{1,15}-[0-9]{1,15}\.parquet")
 Outcomes = dict[int, Outcome]
 
 
@@ -116,7 +116,7 @@ class Store:
 
     def _files(self, cell: Cell) -> list[Path]:
         return sorted(
-            file for file in self._place(cell).glob("*.parquet") if NAME.fullmatch(file.name) and file.is_file()
+            file for file in self._place(cell).glob("*.parquet") if RESULTS_FILE.fullmatch(file.name) and file.is_file()
         )
 
 
@@ -138,10 +138,10 @@ def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, list[str]]:
     told = json.loads((table.schema.metadata or {})[b"hushprice"])
     if told["key"] != cell.key:
         raise ValueError("another cell's results")
-    if not table.schema.equals(SCHEMA):
+    if not table.schema.equals(RESULTS_SCHEMA):
         raise ValueError("other columns")
     numbers = table["replication"].to_pylist()
-    columns = {name: table[name].to_numpy() for name in COLUMNS}
+    columns = {name: table[name].to_numpy() for name in OUTCOME_COLUMNS}
     paths = np.array(table["path"].to_pylist(), dtype=np.float64).reshape(table.num_rows, -1)
     if paths.shape[1] != len(cell.work.checkpoints):
         raise ValueError("paths of another length")
@@ -150,7 +150,8 @@ def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, list[str]]:
     if numbers != sorted(set(numbers)) or (numbers[0], numbers[-1]) != _ends(file):
         raise ValueError("other replications than its name says")
     outcomes = {
-        i: Outcome(paths[row], *(float(columns[name][row]) for name in COLUMNS)) for row, i in enumerate(numbers)
+        i: Outcome(paths[row], *(float(columns[name][row]) for name in OUTCOME_COLUMNS))
+        for row, i in enumerate(numbers)
     }
     return outcomes, told.get("revisions") or [told["revision"]]
 
@@ -158,10 +159,12 @@ def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, list[str]]:
 def _write(folder: Path, cell: Cell, outcomes: Mapping[int, Outcome], revisions: set[str]) -> Path:
     """One Parquet file, written aside and moved into place."""
     order = sorted(outcomes)
-    columns = {"replication": order, **{name: [getattr(outcomes[i], name) for i in order] for name in COLUMNS}}
+    columns = {"replication": order, **{name: [getattr(outcomes[i], name) for i in order] for name in OUTCOME_COLUMNS}}
     columns["path"] = [outcomes[i].path for i in order]
     told = {"key": cell.key, "revisions": sorted(revisions), "word": cell.word, "content": cell.content}
-    table = pa.table(columns, schema=SCHEMA).replace_schema_metadata({"hushprice": json.dumps(told, default=repr)})
+    table = pa.table(columns, schema=RESULTS_SCHEMA).replace_schema_metadata(
+        {"hushprice": json.dumps(told, default=repr)}
+    )
     target = folder / f"{order[0]}-{order[-1]}.parquet"
     try:
         folder.mkdir(parents=True, exist_ok=True)

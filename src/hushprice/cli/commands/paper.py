@@ -39,7 +39,7 @@ from hushprice.simulation import csv_text
 from hushprice.studies import Cell, Left, Store, cell_rows, outstanding, path_rows, processes, results
 
 app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's figures and tables.", rich_markup_mode="rich")
-COLOURS = {
+VERDICT_COLOURS = {
     word: colour for tone, colour in (("good", "green"), ("near", "yellow"), ("bad", "red")) for word in TONES[tone]
 }
 
@@ -206,7 +206,7 @@ def _show(console: Console, paper: Paper, made: Sequence[Made]) -> None:
             made_up = " (synthetic stand-in)" if paper.synthetic(one.item) else ""
             table.add_row(f"[bold]{one.item.name}{made_up}[/bold]", *[""] * 6)
         for i, verdict in enumerate(one.verdicts, 1):
-            tone = COLOURS.get(verdict.verdict, "default")
+            tone = VERDICT_COLOURS.get(verdict.verdict, "default")
             word = verdict.why if verdict.verdict in ("faster", "slower") else verdict.verdict
             table.add_row(
                 verdict.what,

@@ -25,7 +25,7 @@ from hushprice.markets.twin.twin import Twin
 from hushprice.markets.twin.twin import twin as make
 from hushprice.markets.twin.twin_file import check_twin_target, save_twin
 
-COLOURS = {"holds": "green", "fails": "red"}
+STATUS_COLOURS = {"holds": "green", "fails": "red"}
 SHOWN = 12  # groups of a comparison
 
 
@@ -157,7 +157,7 @@ def _summary(check: TwinCheck) -> Table:
     for heading in rows[0]:
         table.add_column(heading, justify="left" if heading in ("comparison", "status") else "right")
     for row in rows:
-        colour = COLOURS.get(row["status"], "dim")
+        colour = STATUS_COLOURS.get(row["status"], "dim")
         table.add_row(
             *("" if v is None else str(v) for k, v in row.items() if k != "status"), f"[{colour}]{row['status']}[/]"
         )

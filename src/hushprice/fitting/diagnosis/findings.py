@@ -25,7 +25,7 @@ RISING = 0.05  # share of customers with rising demand that needs a warning
 AT_END = 0.1  # share of best prices at an end of the range that needs a warning
 BEYOND = 0.05  # of the width of the prices seen: so far beyond them is not extrapolation yet
 ODD = 3.0  # a price so many widths of the middle 98% outside of them is odd
-SURE = 1.96  # standard errors from 0 at which an effect is taken to be there
+SIGNIFICANT = 1.96  # standard errors from 0 at which an effect is taken to be there
 ROWS_PER_COEFFICIENT = 10.0
 HEAVY = 2.0  # weights whose mean is beyond this factor of 1 make another log of it
 UNEVEN = 0.1  # share of the rows that the effective rows are, below which weights are uneven
@@ -152,18 +152,18 @@ def demand_falls(mean: float, se: float, share: float) -> Iterator[Finding]:
     """
     told = f"the mean price sensitivity is {mean:.3g} with standard error {se:.2g}"
     some = f" By the estimate, demand rises for {percent(share)} of customers." if share > RISING else ""
-    if mean < -SURE * se:
+    if mean < -SIGNIFICANT * se:
         yield Finding(
             "rising-demand", "stop",
             f"Demand rises with the price: {told}. Prices were probably high where demand was high. Add the features "
             "that prices were set by, or log prices varied at random.",
         )  # fmt: skip
-    elif mean <= SURE * se < np.inf:
+    elif mean <= SIGNIFICANT * se < np.inf:
         yield Finding(
             "unsure-price-effect", "warning",
-            f"The log does not show whether demand falls or rises with the price: {told}, within {SURE} standard "
-            f"errors of 0. Best prices are a guess: do not set them without a trial.{some} More rows, or prices that "
-            "vary more, would tell.",
+            f"The log does not show whether demand falls or rises with the price: {told}, within {SIGNIFICANT} "
+            f"standard errors of 0. Best prices are a guess: do not set them without a trial.{some} More rows, or "
+            "prices that vary more, would tell.",
         )  # fmt: skip
     elif share > RISING:
         yield Finding(

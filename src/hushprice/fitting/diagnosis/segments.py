@@ -15,8 +15,8 @@ from hushprice.fitting.reading.encoding import Category
 from hushprice.fitting.reading.source import Batch
 
 QUARTERS = ("lowest quarter", "second quarter", "third quarter", "highest quarter")
-MOST_SEGMENTS = 30  # further ones are shown together
-CUSTOMERS = 20_000  # of the sample, that quarters are told by
+MAX_SHOWN_SEGMENTS = 30  # further ones are shown together
+QUARTER_CUSTOMERS = 20_000  # of the sample, that quarters are told by
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,8 +39,8 @@ class Groups:
     def levels(cls, category: Category) -> Groups:
         """By the levels of a category."""
         names = category.levels
-        if len(names) > MOST_SEGMENTS:
-            names = (*names[: MOST_SEGMENTS - 1], "(all others)")
+        if len(names) > MAX_SHOWN_SEGMENTS:
+            names = (*names[: MAX_SHOWN_SEGMENTS - 1], "(all others)")
 
         def place(batch: Batch, rows: Rows, start: int) -> Index:
             level = np.asarray(category.places(batch), dtype=np.intp)[rows.number - start]
@@ -54,7 +54,7 @@ class Groups:
         middle = float(surveyed.price_quantiles([0.5])[0])
         d = surveyed.encoding.dim
         effect = theta[:d] - middle * theta[d:]
-        edges = quantile_edges(surveyed.encoding.encode(some_rows(surveyed, CUSTOMERS)) @ effect, len(QUARTERS))
+        edges = quantile_edges(surveyed.encoding.encode(some_rows(surveyed, QUARTER_CUSTOMERS)) @ effect, len(QUARTERS))
         names = QUARTERS if len(edges) == 3 and surveyed.encoding.dim > 1 else ("everyone",)
 
         def place(batch: Batch, rows: Rows, start: int) -> Index:

@@ -10,11 +10,19 @@ import numpy.typing as npt
 
 from hushprice.arrays import Array
 from hushprice.errors import InvalidInput
-from hushprice.fitting.reading.encoding import FEWEST, INDICATED, MISSING_LEVEL, MOST, OTHER_LEVEL, Category, Number
+from hushprice.fitting.reading.encoding import (
+    INDICATED,
+    MAX_LEVELS,
+    MIN_LEVEL_ROWS,
+    MISSING_LEVEL,
+    OTHER_LEVEL,
+    Category,
+    Number,
+)
 from hushprice.fitting.reading.source import Batch
 from hushprice.kernels import streamed as kernel
 
-SAMPLE = 100_000  # rows of the sample at most; half of it at least if the log has them
+SAMPLE_ROWS = 100_000  # rows of the sample at most; half of it at least if the log has them
 MOST_WORDS = 100_000  # different words from which on a column is an id
 FEW_WORDS = 20  # different words up to which a column passes for a category, however few rows there are
 
@@ -141,7 +149,7 @@ class Tally:
         if chosen.any():
             self.sample.append(look.batch.take(chosen))
             self.numbers.append(numbers[chosen])
-        while sum(map(len, self.numbers)) > SAMPLE:
+        while sum(map(len, self.numbers)) > SAMPLE_ROWS:
             self.spacing *= 2
             stay = [self._in_sample(some) for some in self.numbers]
             self.sample = [batch.take(rows) for batch, rows in zip(self.sample, stay, strict=True)]
@@ -223,7 +231,7 @@ def join_levels(name: str, counts: Counter[str | None]) -> Category:
     """A category whose rare levels are joined, the most frequent level first."""
     named = Counter({MISSING_LEVEL if level is None else level: count for level, count in counts.items()})
     ordered = sorted(named.items(), key=lambda item: (-item[1], item[0]))
-    frequent = Counter({level: count for level, count in ordered[:MOST] if count >= FEWEST})
+    frequent = Counter({level: count for level, count in ordered[:MAX_LEVELS] if count >= MIN_LEVEL_ROWS})
     rest = sum(named.values()) - sum(frequent.values())
     if rest:
         frequent[OTHER_LEVEL] += rest

@@ -21,8 +21,8 @@ from hushprice.fitting.reading.source import Batch
 from hushprice.kernels import streamed as kernel
 
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
-FEWEST = 20  # rows of a level of its own
-MOST = 100  # levels of a category
+MIN_LEVEL_ROWS = 20  # rows of a level of its own
+MAX_LEVELS = 100  # levels of a category
 INDICATED = 0.01  # share of missing values from which on they get an indicator
 
 

@@ -21,8 +21,8 @@ from hushprice.arrays import Array
 from hushprice.errors import InvalidInput, nearest
 
 Log = Any  # a path, a folder, an Arrow table, a pandas or polars frame, a mapping of columns, or a Source
-ROWS = 65_536  # a batch has at most so many
-CELLS = 1 << 22  # numbers that a pass holds for each batch, so that wide logs have shorter ones
+ROWS_PER_BATCH = 65_536  # a batch has at most so many
+NUMBERS_PER_BATCH = 1 << 22  # numbers that a pass holds for each batch, so that wide logs have shorter ones
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # words that stand for nothing
 _WHOLE = re.compile(r"(0|-?[1-9]\d{0,14})\.0*", re.ASCII)
@@ -172,7 +172,7 @@ class Source:
         """Rows in memory as a source."""
         return cls.open(pa.table(dict(batch.data)))
 
-    def batches(self, columns: Sequence[str], *, rows: int = ROWS) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], *, rows: int = ROWS_PER_BATCH) -> Iterator[Batch]:
         """The rows in order, at most ``rows`` at a time, with these columns only."""
         wanted = list(dict.fromkeys(columns))
         for name in wanted:
@@ -214,7 +214,7 @@ def require_single(origin: str, columns: Sequence[str]) -> None:
 
 def rows_for(width: int) -> int:
     """Rows of a batch that becomes so many columns of numbers."""
-    return max(1_024, min(ROWS, CELLS // max(width, 1)))
+    return max(1_024, min(ROWS_PER_BATCH, NUMBERS_PER_BATCH // max(width, 1)))
 
 
 def missing_column(origin: str, name: str, columns: Sequence[str], aside: str = "") -> InvalidInput:

@@ -16,7 +16,7 @@ from hushprice.errors import InvalidInput, nearest
 from hushprice.markets.autoloan.standin import COLUMNS, COVARIATES, ROWS, Columns
 
 FEWEST_ROWS = 1_000
-LARGEST = 1e7  # of any value
+LARGEST_ENTRY = 1e7  # of any value
 ODD_ROWS = 0.01  # the share of rows that may be outside the usual range
 USUAL = {
     "Primary_FICO": (300.0, 850.0, "FICO scores run from 300 to 850"),
@@ -107,7 +107,7 @@ def _check(path: Path, columns: Columns) -> None:
     _refuse("apply", columns["apply"], ~np.isin(columns["apply"], (0.0, 1.0)), "apply is 1 for a loan taken up, or 0")
     for name in (*COVARIATES, "mp"):
         _refuse(name, columns[name], columns[name] < 0.0, "it cannot be negative")
-        _refuse(name, columns[name], columns[name] > LARGEST, f"it cannot exceed {LARGEST:g}")
+        _refuse(name, columns[name], columns[name] > LARGEST_ENTRY, f"it cannot exceed {LARGEST_ENTRY:g}")
         if columns[name].mean() <= 0.0:
             raise InvalidInput(f"The column {name!r} is 0 in every row.")
     for name, (low, high, usual) in USUAL.items():

@@ -43,8 +43,8 @@ from hushprice.markets.autoloan.standin import (
 )  # fmt: skip
 from hushprice.markets.market import Market, Resample
 
-PRICES = (0.0, 10.0)
-NAME, SYNTHETIC = "autoloan", "autoloan-synthetic"
+LOAN_PRICES = (0.0, 10.0)
+NAME, SYNTHETIC_NAME = "autoloan", "autoloan-synthetic"
 
 PUBLISHED = {
     "rows": float(ROWS),
@@ -134,7 +134,7 @@ class Loans:
         """The best price in [0, 10] for each context kept."""
         d = len(COVARIATES)
         a, b = self.rows @ self.theta[:d], self.rows @ self.theta[d:]
-        prices: Array = as_family("logistic").optimal_price(a, b, PRICES)
+        prices: Array = as_family("logistic").optimal_price(a, b, LOAN_PRICES)
         return prices
 
     def facts(self) -> dict[str, float]:
@@ -172,7 +172,7 @@ def autoloan(
     table = loans(file)
     contexts = _StandIn.made() if file is None else Resample(table.rows)
     d = len(COVARIATES)
-    settings: dict[str, Any] = {"prices": PRICES, "family": "logistic", **options}
+    settings: dict[str, Any] = {"prices": LOAN_PRICES, "family": "logistic", **options}
     return Market(name=table.name, alpha=table.theta[:d], beta=table.theta[d:], contexts=contexts, **settings)
 
 
@@ -182,7 +182,7 @@ def loans(file: str | Path | None = None) -> Loans:
         return _synthetic()
     columns = read_columns(file)
     if len(columns["mp"]) == ROWS and all(np.array_equal(columns[name], standin()[name]) for name in COLUMNS):
-        return _table(SYNTHETIC, columns)  # written by write_standin
+        return _table(SYNTHETIC_NAME, columns)  # written by write_standin
     return _table(NAME, columns)
 
 
@@ -210,7 +210,7 @@ class _StandIn(Resample):
 
 @cache
 def _synthetic() -> Loans:
-    return _table(SYNTHETIC, standin(), truth=np.concatenate([ALPHA, BETA]))
+    return _table(SYNTHETIC_NAME, standin(), truth=np.concatenate([ALPHA, BETA]))
 
 
 def _table(name: str, columns: Columns, truth: Array | None = None) -> Loans:

@@ -29,7 +29,7 @@ from hushprice.fitting import Source
 from hushprice.markets.twin.replay import Grouping, Replay, Weighed, gap_of, tenths
 from hushprice.markets.twin.rows import TwinRows, rows_of, sample_rows
 
-LEVEL = 0.01  # a true model fails in any of the tests at most so often
+ERROR_RATE = 0.01  # a true model fails in any of the tests at most so often
 FEW_PAIRS = 25.0  # expected pairs of units bought by one customer, below which counts are too rare to tell their spread
 SPREAD = "spread of outcomes"
 
@@ -62,7 +62,7 @@ class TwinCheck:
     @property
     def failing(self) -> list[str]:
         """Tests in which the model fails, at 1 in 100 over all of them."""
-        return [what for what, p in self.tests.items() if p < LEVEL / len(self.tests)]
+        return [what for what, p in self.tests.items() if p < ERROR_RATE / len(self.tests)]
 
     @property
     def holds(self) -> bool:

@@ -21,7 +21,7 @@ from scipy.special import chdtrc
 
 from hushprice.arrays import Array
 from hushprice.fitting.diagnosis.segments import quantile_edges
-from hushprice.markets.twin.rows import MOST_SEGMENTS, Names
+from hushprice.markets.twin.rows import MAX_GROUPS_OF_ROWS, Names
 
 TENTHS = 10
 FORCED = 1e-3  # share of a gap's variance that the fit leaves free, below which it tells nothing
@@ -79,7 +79,7 @@ class Grouping:
 
     def __init__(self, what: str, edges: Array | None, dim: int) -> None:
         self.what, self.edges = what, edges
-        count = MOST_SEGMENTS if edges is None else len(edges) + 1
+        count = MAX_GROUPS_OF_ROWS if edges is None else len(edges) + 1
         self.names = Names(what.capitalize())
         self.w, self.y, self.mu, self.v = (np.zeros(count) for _ in range(4))
         self.B = np.zeros((count, 2 * dim))

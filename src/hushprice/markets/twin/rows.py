@@ -20,8 +20,8 @@ from hushprice.kernels.streamed import row_hash
 Index = npt.NDArray[np.int64]
 Words = npt.NDArray[np.object_]
 Range = tuple[float, float]
-MOST_SEGMENTS = 2_000
-FEW = 0.01  # a share of customers up to which a finding is a note, not a warning
+MAX_GROUPS_OF_ROWS = 2_000
+NEGLIGIBLE_SHARE = 0.01  # a share of customers up to which a finding is a note, not a warning
 PURPOSE = 2  # of the hash of row numbers; 0 and 1 are those of hushprice.fitting
 Today = str | float | Mapping[str, float] | None
 
@@ -118,10 +118,10 @@ def unknown_levels(categories: list[Category], unknown: Index, rows: int) -> Ite
         counts = dict(zip(category.levels, category.counts, strict=True))
         joined = OTHER_LEVEL in counts
         share = count / rows - (counts[OTHER_LEVEL] / max(sum(counts.values()), 1) if joined else 0.0)
-        if share > (FEW if joined else 0.0):
+        if share > (NEGLIGIBLE_SHARE if joined else 0.0):
             about = "about " if joined else ""
             yield Finding(
-                "unknown-levels", "warning" if share > FEW else "note",
+                "unknown-levels", "warning" if share > NEGLIGIBLE_SHARE else "note",
                 f"In {about}{round(share * rows):,} rows ({percent(share)}) the model never saw the level of "
                 f"{category.name}: they are taken for {OTHER_LEVEL if joined else category.levels[0]}. Fit the model "
                 "to a log that has such customers, or leave them out.",
@@ -166,8 +166,8 @@ class Names:
         """The number of each word."""
         places = self.places
         told = [places.setdefault("(missing)" if word is None else str(word), len(places)) for word in words]
-        if len(places) > MOST_SEGMENTS:
-            raise InvalidInput(f"{self.what} has more than {MOST_SEGMENTS:,} different words: is it an id?")
+        if len(places) > MAX_GROUPS_OF_ROWS:
+            raise InvalidInput(f"{self.what} has more than {MAX_GROUPS_OF_ROWS:,} different words: is it an id?")
         return np.array(told, dtype=np.int64)
 
 
@@ -193,7 +193,7 @@ def sample_rows(batches: Iterator[TwinRows], *, most: int) -> Sample:
     unknown: Any = 0
     threshold = np.uint64(2**64 - 1)
     names = Names("The segment")
-    low, high = np.full(MOST_SEGMENTS, np.inf), np.full(MOST_SEGMENTS, -np.inf)
+    low, high = np.full(MAX_GROUPS_OF_ROWS, np.inf), np.full(MAX_GROUPS_OF_ROWS, -np.inf)
     for rows in batches:
         seen, kept = seen + rows.seen, kept + len(rows.number)
         unknown = unknown + rows.unknown.sum(axis=0)

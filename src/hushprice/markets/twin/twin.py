@@ -27,7 +27,7 @@ from hushprice.kernels.terms import best_prices_on_terms
 from hushprice.markets.market import Market, Resample
 from hushprice.markets.twin.check import TwinCheck, replay
 from hushprice.markets.twin.rows import (
-    FEW,
+    NEGLIGIBLE_SHARE,
     Range,
     Sample,
     Today,
@@ -134,7 +134,8 @@ class Twin(Market):
         shares: Any = () if index is None else np.bincount(index, minlength=len(self.segments)) / len(index)
         segments = {
             name: (allowed.get(name, everyone), about.seen_by[name])
-            for name, share in zip(self.segments, shares, strict=False) if share >= FEW and name in about.seen_by
+            for name, share in zip(self.segments, shares, strict=False)
+            if share >= NEGLIGIBLE_SHARE and name in about.seen_by
         }  # fmt: skip
         own = [
             *boundary(*at_ends(self.best_prices(), lowest, highest), lowest, highest),
@@ -158,7 +159,7 @@ class Twin(Market):
             f"{percent(float(rows.mean()))} of customers pay one {words}" for rows, words in where if rows.any()
         ]:
             yield Finding(
-                "today-not-allowed", "warning" if outside.mean() > FEW else "note",
+                "today-not-allowed", "warning" if outside.mean() > NEGLIGIBLE_SHARE else "note",
                 f"Today's prices are not all allowed: {', '.join(told)}. What is gained or lost against today's prices "
                 "is then partly the price of leaving them.",
             )  # fmt: skip

@@ -29,7 +29,7 @@ from hushprice.fitting.model_file import plain
 from hushprice.markets.market import Resample
 from hushprice.markets.twin.twin import About, Facts, Twin
 
-FORMAT, VERSION = "hushprice-twin", 1
+TWIN_FORMAT, TWIN_VERSION = "hushprice-twin", 1
 KEY = b"hushprice"
 PREFIX = "z: "
 
@@ -41,7 +41,7 @@ class TwinFileError(HushpriceError):
 def save_twin(twin: Twin, path: str | PathLike[str]) -> Path:
     """Write a twin; a file that is no twin is never written over."""
     target = check_twin_target(path)
-    told = {"format": FORMAT, "version": VERSION, "market": _market_told(twin), "about": plain(twin.about)}
+    told = {"format": TWIN_FORMAT, "version": TWIN_VERSION, "market": _market_told(twin), "about": plain(twin.about)}
     table = _table(twin).replace_schema_metadata({KEY: json.dumps(told, allow_nan=False).encode()})
     try:
         with replacing(target, mode=0o600) as aside:  # it holds customers' data
@@ -155,11 +155,11 @@ def _told(file: Path) -> Mapping[str, Any]:
             f"{file} is not a twin: it is no Parquet file, or a damaged one. Of a model or a log, first make a twin: "
             f"hushprice twin MODEL LOG --out NAME.twin"
         ) from None
-    if not isinstance(told, dict) or told.get("format") != FORMAT:
+    if not isinstance(told, dict) or told.get("format") != TWIN_FORMAT:
         raise TwinFileError(
             f"{file} is not a twin of hushprice. Make one with: hushprice twin MODEL LOG --out NAME.twin"
         )
-    check_version(told, VERSION, path=file, again="make the twin again", error=TwinFileError)
+    check_version(told, TWIN_VERSION, path=file, again="make the twin again", error=TwinFileError)
     return told
 
 

@@ -17,7 +17,7 @@ from hushprice.service.guardrails import Guardrails, Limits
 if TYPE_CHECKING:
     from hushprice.service.core.learner import Learner
 
-FORMAT = 4  # raise it when the same log comes to give another state
+STATE_FORMAT = 4  # raise it when the same log comes to give another state
 
 
 def plain_params(params: Params) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def state(learner: Learner) -> dict[str, Any]:
     ids, offers = [key for key, _ in learner.open_offers.items()], [offer for _, offer in learner.open_offers.items()]
     phases = list(learner.published_phases)
     return {
-        "format": FORMAT,
+        "format": STATE_FORMAT,
         "product": learner.definition.name,
         "definition": learner.definition.fixed(),
         "seq": learner.seq,
@@ -77,7 +77,7 @@ def state(learner: Learner) -> dict[str, Any]:
 
 def restore(learner: Learner, state: Mapping[str, Any]) -> None:
     """Take over a state; one of another product or release is refused before anything is touched."""
-    if state.get("format") != FORMAT or state.get("product") != learner.definition.name:
+    if state.get("format") != STATE_FORMAT or state.get("product") != learner.definition.name:
         raise SnapshotError("The snapshot is of another product or release.")
     if state["definition"] != learner.definition.fixed() or state["mode"] not in MODES:
         raise SnapshotError("The snapshot is of a product that was defined otherwise.")

@@ -9,7 +9,7 @@ from hushprice.privacy import VectorMechanism
 if TYPE_CHECKING:
     from hushprice.service.core.learner import Learner
 
-FORMAT, PROTOCOL = "hushprice params", 1
+PARAMS_FORMAT, PROTOCOL = "hushprice params", 1
 
 
 def document(learner: Learner) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def document(learner: Learner) -> dict[str, Any]:
     centre, radius = policy.ball
     shift, factor = policy.price_scale
     return {
-        "format": FORMAT,
+        "format": PARAMS_FORMAT,
         "protocol": PROTOCOL,
         "product": definition.name,
         "version": learner.version,

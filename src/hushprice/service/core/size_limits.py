@@ -11,7 +11,7 @@ from hushprice.errors import InvalidInput
 from hushprice.service.core.learner import Learner
 from hushprice.service.definition import Definition
 
-LARGEST = 2**28  # bytes
+MAX_STATE_BYTES = 2**28  # bytes
 
 
 def fits(definition: Definition) -> None:
@@ -19,10 +19,11 @@ def fits(definition: Definition) -> None:
     try:
         size = weight(Learner(definition).state())
     except MemoryError:
-        size = LARGEST + 1
-    if size > LARGEST:
+        size = MAX_STATE_BYTES + 1
+    if size > MAX_STATE_BYTES:
         raise InvalidInput(
-            f"What would be learned of {definition.name} takes more than {LARGEST // 2**20} MiB: give it a smaller dim."
+            f"What would be learned of {definition.name} takes more than {MAX_STATE_BYTES // 2**20} MiB: "
+            "give it a smaller dim."
         )
 
 

@@ -17,7 +17,7 @@ from hushprice.service.core.learner import Learner
 from hushprice.service.definition import Definition
 from hushprice.service.guardrails import Guardrails
 
-MOST = 100  # customers
+MAX_CUSTOMERS = 100  # customers
 FEATURES = 20
 
 
@@ -41,7 +41,7 @@ def warm_up(definition: Definition) -> Learner:
         _log(learner, kind, f"a:{learner.seq}", body)
         for _ in range(2):  # the second finds something learned
             _serve(learner, rng)
-    for _ in range(MOST):  # some policies price by what they learned only after a while
+    for _ in range(MAX_CUSTOMERS):  # some policies price by what they learned only after a while
         if not learner.params.uniform:
             break
         _serve(learner, rng)

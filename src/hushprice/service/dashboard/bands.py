@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 
 LEVEL, QUANTILE = 0.95, 1.959963984540054  # of one number
 WHOLE = 2.447746830680816  # of two, a and b: the root of the 95% quantile of chi^2 with 2 degrees of freedom
-FEWEST = 100  # outcomes before there are bands
+MIN_OUTCOMES = 100  # outcomes before there are bands
 FEWEST_REPORTS = 50  # a feature, before there are bands of private products
-LARGEST_DIM = 8  # of private products: beyond it a replay takes too long for a page
-MOST_SEGMENTS = 8  # whose prices are replayed: of more, some that are spread evenly over them
+LARGEST_BAND_DIM = 8  # of private products: beyond it a replay takes too long for a page
+MAX_REPLAYED_SEGMENTS = 8  # whose prices are replayed: of more, some that are spread evenly over them
 SAFETY = {"plain": 1.1, "private": 1.5}  # on the width of bands
 EXPLORED = 0.9  # the share of reports that must have been of experiments
 SETTLED = 0.5  # the share that must have been made under the guardrails in force
@@ -134,8 +134,8 @@ def spread(facts: Facts) -> Spread:
 
 def _stated(facts: Facts) -> Spread:
     """By the covariance that the server states."""
-    if facts.learned < FEWEST:
-        return Spread(None, f"No bands yet: they need at least {FEWEST} outcomes, and there are {facts.learned}.")
+    if facts.learned < MIN_OUTCOMES:
+        return Spread(None, f"No bands yet: they need at least {MIN_OUTCOMES} outcomes, and there are {facts.learned}.")
     if facts.covariance is None or not np.isfinite(facts.covariance).all():
         return Spread(None, "No bands: this policy keeps no estimate whose precision is known.")
     words = "Bands hold the whole true curve in about 95 of 100 cases, if demand has this form."
@@ -161,8 +161,10 @@ def _replayed(facts: Facts, steps: int) -> Spread:
     fewest = FEWEST_REPORTS * definition.dim
     if not definition.features:
         return Spread(None, "No bands: they need the ranges of the features, and this product does not state them.")
-    if definition.dim > LARGEST_DIM:
-        return Spread(None, f"No bands: with more than {LARGEST_DIM} features they take too long to work out here.")
+    if definition.dim > LARGEST_BAND_DIM:
+        return Spread(
+            None, f"No bands: with more than {LARGEST_BAND_DIM} features they take too long to work out here."
+        )
     if steps < fewest:
         return Spread(None, f"No bands yet: they need at least {fewest} reports, and there are {steps}.")
     if facts.explored < EXPLORED * steps:
@@ -210,7 +212,7 @@ def even_customers(features: tuple[Feature, ...]) -> Array:
 
 
 def some_segments(segments: Sequence[str]) -> list[str]:
-    """At most MOST_SEGMENTS, spread evenly over the list; without any, one that has no range of its own.
+    """At most MAX_REPLAYED_SEGMENTS, spread evenly over the list; without any, one that has no range of its own.
 
     >>> some_segments([f"s{k}" for k in range(22)])
     ['s0', 's3', 's6', 's9', 's12', 's15', 's18', 's21']
@@ -218,7 +220,7 @@ def some_segments(segments: Sequence[str]) -> list[str]:
     n = len(segments)
     if n == 0:
         return [""]
-    return [segments[round(k)] for k in np.linspace(0, n - 1, min(n, MOST_SEGMENTS))]
+    return [segments[round(k)] for k in np.linspace(0, n - 1, min(n, MAX_REPLAYED_SEGMENTS))]
 
 
 def allowed_prices(policy: Policy, limits: Limits) -> tuple[Array, Array]:

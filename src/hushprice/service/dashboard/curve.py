@@ -19,7 +19,7 @@ from hushprice.errors import LARGEST_VALUE
 from hushprice.kernels import terms as kernel
 from hushprice.service.dashboard.bands import LEVEL, WHOLE, Facts, spread
 
-PRICES = 81  # of the grid
+GRID_PRICES = 81  # of the grid
 _DRAWS = 1_000
 _ENDS = (0.5 * (1.0 - LEVEL), 0.5 * (1.0 + LEVEL))
 
@@ -31,7 +31,7 @@ def curve(facts: Facts, context: Sequence[float]) -> dict[str, Any]:
     theta, policy = facts.theta, definition.policy
     d, cost = definition.dim, policy.cost
     a, b = float(z @ theta[:d]), float(z @ theta[d:])
-    prices = np.linspace(*policy.prices, PRICES)
+    prices = np.linspace(*policy.prices, GRID_PRICES)
     demand = policy.family.mean(a - b * prices)
     best = _best(facts, np.array([a]), np.array([b]))[0]
     answer: dict[str, Any] = {

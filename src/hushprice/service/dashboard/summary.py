@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST_NUMBERS = 6_000  # coefficients in the history that is sent
 
-MODES = {
+MODE_TEXTS = {
     "live": "Live: customers get the prices that the policy chooses, and it learns from what they do.",
     "shadow": "Shadow: customers get the baseline price. The policy watches and learns, but sets no price.",
     "frozen": "Frozen: prices stay as they are now, and nothing more is learned.",
@@ -49,7 +49,7 @@ def summary(learner: Learner) -> dict[str, Any]:
         "seq": learner.seq,
         "at": learner.at,
         "mode": learner.mode,
-        "mode_words": MODES[learner.mode],
+        "mode_words": MODE_TEXTS[learner.mode],
         "phase": {
             "name": phase.name.lower(),
             "title": title,

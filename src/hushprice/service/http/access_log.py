@@ -25,7 +25,7 @@ from hushprice.service.settings import LogFormat
 FLUSH = 0.1  # seconds: lines of requests are written together
 CAPACITY = 1_000  # lines of requests that wait at most
 # Messages of uvicorn about itself. It also logs texts of exceptions, which are not passed on.
-KNOWN = (
+KNOWN_MESSAGES = (
     "Started ", "Finished ", "Stopping ", "Shutting down", "Waiting for ", "Application ", "Uvicorn running on ",
     "Received SIG", "Child process ", "New child process ", "Terminated child process ", "Cancel ",
     "Invalid HTTP request", "Unsupported upgrade request", "Exceeded concurrency limit",
@@ -72,7 +72,7 @@ def _fields(record: logging.LogRecord) -> tuple[str, Mapping[str, Any]]:
     event = "server" if record.name.startswith("uvicorn") else record.name
     if record.exc_info and record.exc_info[1] is not None:
         return event, _exception(record.exc_info[1])
-    known = event == "server" and isinstance(record.msg, str) and record.msg.startswith(KNOWN)
+    known = event == "server" and isinstance(record.msg, str) and record.msg.startswith(KNOWN_MESSAGES)
     if known or event.startswith("hushprice."):  # texts of our own contain no values
         return event, {"message": record.getMessage()}
     return event, {"at": f"{record.module}:{record.lineno}"}

@@ -2,7 +2,7 @@
 
 A key is looked up by the SHA-256 of its secret in a table in memory, so that neither the time it takes nor a stolen
 table tells a secret. The table is read anew every few seconds: a key that was revoked, here or on another machine,
-stops working then. If the database is away for longer than ``GRACE`` nobody knows who was revoked, and keys of the
+stops working then. If the database is away for longer than ``KEYS_GRACE`` nobody knows who was revoked, and keys of the
 table are refused.
 """
 
@@ -19,7 +19,7 @@ from hushprice.service.http.responses import Problem, retry_later
 from hushprice.service.settings import ROLES, Role, StartKey, hash_of
 from hushprice.service.storage.store import Key
 
-GRACE = 30.0  # seconds
+KEYS_GRACE = 30.0  # seconds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +52,7 @@ class Keys:
             key.sha256: Caller(name=key.name, role=key.role, sha256=key.sha256, stored=False) for key in start_keys
         }
         self._callers = dict(self._from_settings)
-        self._read_at = -GRACE
+        self._read_at = -KEYS_GRACE
 
     def refresh(self) -> None:
         """Read the table; slow (a query), so not for the event loop."""
@@ -84,7 +84,7 @@ class Keys:
         caller = self._callers.get(digest)
         if caller is None or not hmac.compare_digest(caller.sha256, digest):
             raise _unknown("This key is not known, or was revoked. 'hushprice keys add' makes one.")
-        if caller.stored and self._clock() - self._read_at > GRACE:
+        if caller.stored and self._clock() - self._read_at > KEYS_GRACE:
             raise retry_later(503, "busy", "The table of keys cannot be read: the database is away.", 5)
         return caller
 

@@ -11,12 +11,14 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-MOST = 1 << 16  # bytes of a request's line, headers and trailers, and of anything else that is no body
+MAX_HEAD_BYTES = 1 << 16  # bytes of a request's line, headers and trailers, and of anything else that is no body
 EACH = 32  # bytes that a header counts for beyond its own: what it takes to keep
-HEADERS = 15.0  # seconds until the headers are here
-BODY = 45.0  # seconds until the whole request is here; ``rate_limits.receive_body`` gives up earlier
+HEADER_SECONDS = 15.0  # seconds until the headers are here
+REQUEST_SECONDS = 45.0  # seconds until the whole request is here; ``rate_limits.receive_body`` gives up earlier
 CONCURRENT = 2_000  # connections to a process; one more is answered with 503
-SPARE = 64  # connections beyond, which are told so, or that wait with their first request; the next is hung up on
+SPARE_CONNECTIONS = (
+    64  # connections beyond, which are told so, or that wait with their first request; the next is hung up on
+)
 _REFUSAL = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
     b"Content-Length: %d\r\n\r\n%b"
@@ -25,7 +27,7 @@ _WORDS = b'{"error":{"code":"too_large","message":"The address and the headers m
 
 
 class TooLong(Exception):
-    """More than ``MOST`` bytes that are no body."""
+    """More than ``MAX_HEAD_BYTES`` bytes that are no body."""
 
 
 class Connection(HttpToolsProtocol):
@@ -42,10 +44,10 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, or hang up if there are too many."""
         super().connection_made(transport)
-        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + SPARE:
+        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + SPARE_CONNECTIONS:
             transport.abort()
             return
-        self._arm(HEADERS)
+        self._arm(HEADER_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""
@@ -59,14 +61,14 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             self._disarm()
             return
-        if self._untold > MOST:  # a header, or the like, without an end
+        if self._untold > MAX_HEAD_BYTES:  # a header, or the like, without an end
             self._refuse()
             return
         answering = self.cycle is not None and not self.cycle.response_complete
         if answering and not self._open:
             self._disarm()
         elif self._timer is None:
-            self._arm((HEADERS if self._heading else BODY) if self._open else self.timeout_keep_alive)
+            self._arm((HEADER_SECONDS if self._heading else REQUEST_SECONDS) if self._open else self.timeout_keep_alive)
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -106,7 +108,7 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP, and what is too long."""
-        if self._head > MOST:
+        if self._head > MAX_HEAD_BYTES:
             self._refuse()
         else:
             super().send_400_response(msg)
@@ -114,7 +116,7 @@ class Connection(HttpToolsProtocol):
     def _told(self, size: int = 0) -> None:
         self._untold = 0
         self._head += size
-        if self._head > MOST:
+        if self._head > MAX_HEAD_BYTES:
             raise TooLong  # ends the parsing, see send_400_response
 
     def _refuse(self) -> None:
@@ -134,7 +136,7 @@ class Connection(HttpToolsProtocol):
     def _too_late(self) -> None:
         self._timer = None
         if self.pipeline:  # reading is paused until the request before is answered
-            self._arm(BODY)
+            self._arm(REQUEST_SECONDS)
         elif not self.transport.is_closing():
             self.transport.close()
 
@@ -146,8 +148,8 @@ def concurrent() -> int:
     except ModuleNotFoundError:  # not on Windows
         return CONCURRENT
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = CONCURRENT + 2 * SPARE
+    wanted = CONCURRENT + 2 * SPARE_CONNECTIONS
     if files != resource.RLIM_INFINITY and files < wanted:
         files = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
-    return CONCURRENT if files == resource.RLIM_INFINITY else max(16, min(CONCURRENT, files - 2 * SPARE))
+    return CONCURRENT if files == resource.RLIM_INFINITY else max(16, min(CONCURRENT, files - 2 * SPARE_CONNECTIONS))

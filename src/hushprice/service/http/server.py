@@ -41,7 +41,7 @@ from hushprice.service.writer.service import Service
 
 Say = Callable[[str], None]
 TOY = "demo-coffee"  # the product of a service without any; an unlikely name for a real one
-GRACE = 20  # seconds for requests under way
+SHUTDOWN_GRACE = 20  # seconds for requests under way
 
 
 def serve(settings: Settings, *, say: Say = print, as_json: bool = False) -> None:
@@ -196,7 +196,7 @@ def _config(settings: Settings, app: Starlette | str) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE,
         timeout_keep_alive=65,  # longer than proxies keep theirs, so that these close first
     )
 

@@ -14,7 +14,7 @@ from hushprice.policies.snapshot import pack, unpack
 from hushprice.service.core.events import Event
 from hushprice.service.core.fingerprint import digest
 from hushprice.service.core.learner import Core, Learner
-from hushprice.service.core.learner_state import FORMAT
+from hushprice.service.core.learner_state import STATE_FORMAT
 from hushprice.service.errors import DamagedLog, NotFound
 from hushprice.service.storage.key_index import misplaced
 from hushprice.service.storage.store import PAGE, Product, Store
@@ -86,7 +86,7 @@ def _compared(data: bytes | None, seq: int, told: str, folded: str) -> tuple[lis
     try:
         plain = unpack(data or b"")
         release, form = str(plain["release"])[:40], plain["state"]["format"]
-        if form != FORMAT:
+        if form != STATE_FORMAT:
             return [f"the snapshot at {seq} has the layout of release {release}, which cannot be compared"], False
         whole = digest(plain["state"]) == told
     except (HushpriceError, KeyError, TypeError, ValueError, AttributeError, IndexError):

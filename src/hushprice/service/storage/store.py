@@ -44,7 +44,7 @@ from hushprice.service.storage.schema import (
 BUSY_SECONDS = 10.0  # that a writer waits for another
 PAGE = 5_000  # events read at once
 LAST = 2**62
-FEW = 20  # events that PostgreSQL takes sooner one by one than as a stream
+SMALL_BATCH = 20  # events that PostgreSQL takes sooner one by one than as a stream
 KEPT_SNAPSHOTS = 3
 _LOCK = 0x68757368  # of PostgreSQL, while tables are made
 
@@ -324,7 +324,7 @@ class Store:
         with closing(connection.connection.cursor()) as cursor:
             if self.sqlite:
                 insert(cursor, ADD, rows)
-            elif len(rows) <= FEW:
+            elif len(rows) <= SMALL_BATCH:
                 cursor.executemany(ADD.replace("?", "%s"), rows)
             else:
                 with cursor.copy(ADD_MANY) as copy:

@@ -23,9 +23,9 @@ from hushprice.service.core.open_offers import OpenOffers
 from hushprice.service.definition import Definition
 from hushprice.service.writer.messages import View
 
-PIECE = 1_000  # events
+EVENTS_PER_PIECE = 1_000  # events
 MORE = ("offer", "time", "version", "experiment", "would", "outcome_known", "late_outcome")
-RESERVED = ("price", "outcome", "propensity", "discrete", "segment", "cost", *MORE)
+EXPORT_COLUMNS = ("price", "outcome", "propensity", "discrete", "segment", "cost", *MORE)
 Fetch = Callable[[int, int], list[Event]]
 """Some events after the first number, up to the second."""
 
@@ -75,7 +75,7 @@ def private_lines(events: Iterable[Event]) -> Iterator[list[Any]]:
 def columns(definition: Definition) -> list[str]:
     """The names of a plain product's columns."""
     own = [feature.name for feature in definition.features] or [f"z{j}" for j in range(definition.dim)]
-    names = [f"{name} feature" if name in RESERVED else name for name in own]
+    names = [f"{name} feature" if name in EXPORT_COLUMNS else name for name in own]
     rules = definition.policy.rules
     more = ["segment"] if rules is not None and rules.segments else []
     return [*names, "price", "outcome", "propensity", "discrete", *more, "cost", *MORE]

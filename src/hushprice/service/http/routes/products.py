@@ -18,7 +18,7 @@ from hushprice.service.errors import NotFound
 from hushprice.service.http.bodies.answers import HistoryAnswer, OpenAnswer, ProductAnswer, ProductsAnswer, StateAnswer
 from hushprice.service.http.endpoint import PRODUCT, ApiRequest, Endpoint
 from hushprice.service.http.responses import Problem, answer, encoded, encoded_answer, matches
-from hushprice.service.http.routes.log_export import PIECE, csv_lines
+from hushprice.service.http.routes.log_export import EVENTS_PER_PIECE, csv_lines
 from hushprice.service.storage.store import Product
 from hushprice.service.writer.messages import View
 
@@ -118,7 +118,7 @@ async def log(request: ApiRequest) -> Response:
     on_record = await asyncio.to_thread(_on_record, request, view.name)
 
     def fetch(after: int, upto: int) -> list[Event]:
-        return list(store.events(on_record.id, after, upto, limit=PIECE))
+        return list(store.events(on_record.id, after, upto, limit=EVENTS_PER_PIECE))
 
     return StreamingResponse(
         csv_lines(fetch, view),
