@@ -36,6 +36,7 @@ from tests.support.node import DEVICE, run_node
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "protocol"
+WAIT = 300.0  # seconds: the kernels may have to be compiled first
 NAMES = sorted(path.name.partition(".")[0] for path in FOLDER.glob("*.schema.json"))
 Check = Callable[[Any], bool]
 
@@ -99,7 +100,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, A
     """Params documents of a real service, as bytes on the wire and back."""
     with Service(Store.open(f"sqlite:///{tmp_path_factory.mktemp('protocol') / 'x.db'}")) as service:
         for name, definition in PRIVATE.items():
-            service.create(Definition.of(name, definition)).result(60)
+            service.create(Definition.of(name, definition)).result(WAIT)
         return {name: json.loads(encoded(service.view(name).document)) for name in PRIVATE}
 
 
@@ -122,9 +123,9 @@ def test_reports_of_a_device_conform(documents: dict[str, dict[str, Any]], name:
 
 def test_offers_and_outcomes_conform(tmp_path: Path) -> None:
     with Service(Store.open(f"sqlite:///{tmp_path / 'x.db'}")) as service:
-        service.create(Definition.of("tea", PLAIN)).result(60)
-        offer = service.offer("tea", OfferRequest(context=[1.0, 0.5])).result(20)
-        service.outcomes("tea", [OutcomeItem(offer.offer, 1.0)]).result(20)
+        service.create(Definition.of("tea", PLAIN)).result(WAIT)
+        offer = service.offer("tea", OfferRequest(context=[1.0, 0.5])).result(WAIT)
+        service.outcomes("tea", [OutcomeItem(offer.offer, 1.0)]).result(WAIT)
     answer = {name: getattr(offer, name) for name in schema("offer")["$defs"]["OfferAnswer"]["required"]}
     Strict(schema("offer")["$defs"]["OfferAnswer"]).validate(json.loads(encoded(answer)))
 
