@@ -18,7 +18,7 @@ from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.newton import dot
 from hushprice.kernels.phases import INDEX, SAMPLE, STAGES
 from hushprice.kernels.quote import arm_price
-from hushprice.kernels.running import HELD, USED, append, update
+from hushprice.kernels.running import HELD, USED, append, assimilated, refit
 from hushprice.kernels.special import normal_quantile
 from hushprice.kernels.state import Belief, EstimatorState, Scratch
 from hushprice.kernels.ucb_price import STACK, length, optimistic_price
@@ -214,11 +214,15 @@ def catch_up(stages, s, work):
     counts, inside = stages.counts, stages.inside
     if not behind(counts, inside, s):
         return
-    n = counts[s, HELD]
-    one, root = stage(stages, s), stages.root[s]
-    update(one)
+    n, root, rows = counts[s, HELD], stages.root[s], slice(stages.start[s], stages.start[s + 1])
+    x, weight = stages.x[rows], stages.weight[rows]
+    if not assimilated(
+        stages.code, x, stages.y[rows], weight, stages.theta[s], stages.P[s], counts[s], stages.pace[s],
+        stages.anchor[s],
+    ):  # fmt: skip
+        refit(stage(stages, s))
     for k in range(inside[s], n):
-        add_to_design(one.x[k], one.weight[k], root, work)
+        add_to_design(x[k], weight[k], root, work)
     inside[s] = n
 
 

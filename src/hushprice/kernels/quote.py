@@ -7,7 +7,7 @@ import numpy as np
 from hushprice.kernels.glm import best_price, best_prices, outcome, profit, utility
 from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.phases import EXPLOIT, EXPLORE, FIXED, GRID, PERTURB
-from hushprice.kernels.running import HELD, USED, append, update
+from hushprice.kernels.running import HELD, USED, append, assimilated, refit
 
 
 @inlined
@@ -121,7 +121,7 @@ def perturb_block(plan, t, z, uniforms, terms, estimate, demand, prices):
     """
     kappa, every, warmup = plan
     cost, low, high, ladder, segment, step, last = terms
-    code, _, x, y, _, theta, _, counts, pace, _ = estimate
+    code, _, x, y, weight, theta, P, counts, pace, anchor = estimate
     n = len(z)
     a, b = np.empty(1), np.empty(1)
     for i in range(n):
@@ -131,8 +131,9 @@ def perturb_block(plan, t, z, uniforms, terms, estimate, demand, prices):
         if counts[HELD] < warmup:
             prices[i] = quote_on_terms(EXPLORE, code, 0.0, 0.0, 0.0, uniforms[i], cost[i], lowest, highest, ladder)
         else:
-            if counts[USED] < counts[HELD]:
-                update(estimate)
+            behind = counts[USED] < counts[HELD]  # asked here too: a call costs more than the question
+            if behind and not assimilated(code, x, y, weight, theta, P, counts, pace, anchor):
+                refit(estimate)
             utility(z[i : i + 1], theta, a, b)
             level = deviation(kappa, t)
             prices[i] = quote_on_terms(

@@ -166,18 +166,25 @@ def refit_due(code, theta, counts, pace, anchor):
 
 
 @compiled
+def assimilated(code, x, y, weight, theta, P, counts, pace, anchor):
+    """Take the records held into the estimate by rank-one steps; False if an exact refit is due."""
+    n, m = counts[HELD], theta.size
+    if counts[USED] == n:
+        return True
+    if counts[FITTED] < max(EXACT_RECORDS * m, FEW) - 1 or n - counts[USED] > MAX_GROWTH * counts[FITTED]:
+        return False
+    Px = np.empty(m)
+    for i in range(counts[USED], n):
+        assimilate(code, x[i], y[i], weight[i], theta, P, Px, pace, anchor)
+    counts[USED] = n
+    return not refit_due(code, theta, counts, pace, anchor)
+
+
+@compiled
 def update(estimate):
     """Bring the estimate up to the records held: by rank-one steps, or by an exact refit when one is due."""
     code, _, x, y, weight, theta, P, counts, pace, anchor = estimate
-    n, m = counts[HELD], theta.size
-    if counts[USED] == n:
-        return
-    if counts[FITTED] >= max(EXACT_RECORDS * m, FEW) - 1 and n - counts[USED] <= MAX_GROWTH * counts[FITTED]:
-        Px = np.empty(m)
-        for i in range(counts[USED], n):
-            assimilate(code, x[i], y[i], weight[i], theta, P, Px, pace, anchor)
-        counts[USED] = n
-    if counts[USED] < n or refit_due(code, theta, counts, pace, anchor):
+    if not assimilated(code, x, y, weight, theta, P, counts, pace, anchor):
         refit(estimate)
 
 
