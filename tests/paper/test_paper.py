@@ -116,7 +116,7 @@ def test_published_numbers_are_the_papers(paper: Paper) -> None:
 
 def test_every_item_can_be_made(made: dict[str, Made], paper: Paper) -> None:
     for name, one in made.items():
-        assert len(one.found) == one.wanted
+        assert len(one.cell_results) == one.wanted
         assert one.pictures or one.tables, name
         for figure in one.pictures.values():
             assert 2 <= len(figure.axes) <= 3

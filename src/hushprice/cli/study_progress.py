@@ -16,7 +16,7 @@ from hushprice.demand import Rules
 from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.plots import duration
 from hushprice.simulation import check_engine, csv_text, workers_of
-from hushprice.studies import Cell, Found, Store, execute, outstanding, pilots, processes
+from hushprice.studies import Cell, CellResults, Store, execute, outstanding, pilots, processes
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for pictures and tables.")]
 StoreFolder = Annotated[
@@ -77,13 +77,13 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
         path.unlink(missing_ok=True)
 
 
-def complete(cells: Sequence[Cell], found: Found) -> Found:
+def complete(cells: Sequence[Cell], cell_results: CellResults) -> CellResults:
     """The results, refused if a cell is missing (files may have been taken away meanwhile)."""
-    if len(found) < len(cells):
+    if len(cell_results) < len(cells):
         raise HushpriceError(
-            f"{len(cells) - len(found)} of {len(cells)} cells are missing. Run the same command again."
+            f"{len(cells) - len(cell_results)} of {len(cells)} cells are missing. Run the same command again."
         )
-    return found
+    return cell_results
 
 
 def write_text(path: Path, text: str) -> None:

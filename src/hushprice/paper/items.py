@@ -18,7 +18,7 @@ from hushprice.paper import verdicts
 from hushprice.paper.verdicts import Verdict
 from hushprice.plots.page import Table
 from hushprice.plots.panels import figure, histogram
-from hushprice.studies import Cell, Choice, Found, Picture, Study, counted, draw, load_toml, picture_of
+from hushprice.studies import Cell, CellResults, Choice, Picture, Study, counted, draw, load_toml, picture_of
 from hushprice.studies.spec import check_keys
 
 SCALES = ("quick", "full")
@@ -41,7 +41,7 @@ class Made:
     """An item as it came out."""
 
     item: Item
-    found: Found
+    cell_results: CellResults
     wanted: int  # cells it needs
     pictures: Mapping[str, Figure]
     tables: Sequence[Table]
@@ -50,22 +50,22 @@ class Made:
     @property
     def seconds(self) -> float:
         """Seconds of computing in it."""
-        return sum(float(result.seconds.sum()) for _, result in self.found)
+        return sum(float(result.seconds.sum()) for _, result in self.cell_results)
 
     @property
     def finished(self) -> bool:
         """Whether every cell has all the replications wanted."""
-        whole = all(result.replications == cell.replications for cell, result in self.found)
-        return whole and len(self.found) == self.wanted
+        whole = all(result.replications == cell.replications for cell, result in self.cell_results)
+        return whole and len(self.cell_results) == self.wanted
 
     @property
     def progress(self) -> str:
         """How much of it there is."""
-        cells = f"{len(self.found)} of {self.wanted} cells"
-        if not self.found:
+        cells = f"{len(self.cell_results)} of {self.wanted} cells"
+        if not self.cell_results:
             return cells
-        most = max(cell.replications for cell, _ in self.found)
-        have = counted(result for _, result in self.found)
+        most = max(cell.replications for cell, _ in self.cell_results)
+        have = counted(result for _, result in self.cell_results)
         return f"{cells}, {have} replications each" + ("" if self.finished else f" of {most}")
 
 
@@ -112,15 +112,15 @@ class Paper:
     @cached_property
     def items(self) -> dict[str, Item]:
         """Every figure and table, in the paper's order."""
-        return {name: self._item(name, given) for name, given in self.data["items"].items()}
+        return {name: self._item(name, entry) for name, entry in self.data["items"].items()}
 
-    def _item(self, name: str, given: Mapping[str, Any]) -> Item:
-        like = self.data["items"][given["like"]] if "like" in given else given
-        check_keys(("where", "title", "market", "like", "also", "pictures", "made"), given, f"the item {name}")
-        only = {"markets": [given["market"]]} if "market" in given else {}
+    def _item(self, name: str, entry: Mapping[str, Any]) -> Item:
+        like = self.data["items"][entry["like"]] if "like" in entry else entry
+        check_keys(("where", "title", "market", "like", "also", "pictures", "made"), entry, f"the item {name}")
+        only = {"markets": [entry["market"]]} if "market" in entry else {}
         pictures = []
         for i, one in enumerate(like.get("pictures", ())):
-            title = given["title"] + (f": {one['title']}" if "title" in one else "")
+            title = entry["title"] + (f": {one['title']}" if "title" in one else "")
             plain = {"title": title, "panels": [panel | only for panel in one["panels"]]}
             pictures.append(picture_of(f"{name}-{i + 1}" if i else name, plain, self.study.runs, "the paper"))
         choices: list[Choice] = [panel for picture in pictures for panel in picture.panels]
@@ -128,10 +128,10 @@ class Paper:
         choices += [Choice(**e[part]) for e in self._entries(name) for part in ("of", "than") if part in e]
         return Item(
             name=name,
-            where=given["where"],
-            title=given["title"],
+            where=entry["where"],
+            title=entry["title"],
             pictures=tuple(pictures),
-            made=given.get("made"),
+            made=entry.get("made"),
             choices=tuple(choices),
         )
 
@@ -141,8 +141,8 @@ class Paper:
         return [*verdicts.spread_out(self.published["tables"]), *self.published["numbers"]]
 
     def _entries(self, item: str) -> list[dict[str, Any]]:
-        told = (*self.numbers, *self.published["claims"], *self.published["growth"])
-        return [entry for entry in told if entry["item"] == item]
+        entries = (*self.numbers, *self.published["claims"], *self.published["growth"])
+        return [entry for entry in entries if entry["item"] == item]
 
     def chosen(self, names: Sequence[str]) -> list[Item]:
         """Items by name; ``all`` is every one."""
@@ -156,55 +156,55 @@ class Paper:
         return list(dict.fromkeys(cell for item in items for cell in self._needs(item)))
 
     def _needs(self, item: Item) -> list[Cell]:
-        found = []
+        cells = []
         for name in self.study.runs:
             if any(name in choice.runs for choice in item.choices):
                 if name not in self._cells:
                     self._cells[name] = self.study.runs[name].cells()
-                found += [cell for cell in self._cells[name] if any(choice.chooses(cell) for choice in item.choices)]
-        return found
+                cells += [cell for cell in self._cells[name] if any(choice.chooses(cell) for choice in item.choices)]
+        return cells
 
-    def make(self, item: Item, found: Found, *, partial: bool = False) -> Made:
-        """Pictures, tables and verdicts of an item, from the cells that were found."""
-        drawn = {picture.name: draw(picture, found, partial_results=partial) for picture in item.pictures}
+    def make(self, item: Item, cell_results: CellResults, *, partial: bool = False) -> Made:
+        """Pictures, tables and verdicts of an item, from the cells that have results."""
+        drawn = {picture.name: draw(picture, cell_results, partial_results=partial) for picture in item.pictures}
         pictures = {name: one for name, one in drawn.items() if one is not None}
         tables: list[Table] = []
         if item.made is not None:
-            more, tables = MADE[item.made](self, item, found)
+            more, tables = MADE[item.made](self, item, cell_results)
             pictures |= more
         return Made(
             item=item,
-            found=found,
+            cell_results=cell_results,
             wanted=len(self.cells(item)),
             pictures=pictures,
             tables=tables,
-            verdicts=self.verdicts(item, found),
+            verdicts=self.verdicts(item, cell_results),
         )
 
     def synthetic(self, item: Item) -> bool:
         """Whether an item is of the stand-in, not of real loans."""
         return item.name.startswith("loan") and self.loans.name.endswith("synthetic")
 
-    def verdicts(self, item: Item, found: Found) -> list[Verdict]:
-        """Every published number of an item that can be told."""
-        told: list[Verdict | None] = []
+    def verdicts(self, item: Item, cell_results: CellResults) -> list[Verdict]:
+        """A verdict on every published number of an item that the results allow."""
+        judged: list[Verdict | None] = []
         for entry in self.numbers:
             if entry["item"] == item.name and "facts" in entry:
-                told.append(verdicts.fact_verdict(entry, lambda: self.loans))
+                judged.append(verdicts.fact_verdict(entry, lambda: self.loans))
             elif entry["item"] == item.name:
-                told.append(verdicts.number_verdict(entry, found, self.published["replications"]))
-        told += [verdicts.claim_verdict(e, found) for e in self.published["claims"] if e["item"] == item.name]
+                judged.append(verdicts.number_verdict(entry, cell_results, self.published["replications"]))
+        judged += [verdicts.claim_verdict(e, cell_results) for e in self.published["claims"] if e["item"] == item.name]
         for entry in self.published["growth"]:
             if entry["item"] == item.name:
-                told += verdicts.growth_verdicts(entry, found)
+                judged += verdicts.growth_verdicts(entry, cell_results)
         for entry in self.published["coefficients"]:
             if entry["item"] == item.name:
-                told += verdicts.coefficient_verdicts(entry, self.loans, COVARIATES)
+                judged += verdicts.coefficient_verdicts(entry, self.loans, COVARIATES)
         synthetic = self.synthetic(item)
-        return [replace(verdict, synthetic=synthetic) for verdict in told if verdict is not None]
+        return [replace(verdict, synthetic=synthetic) for verdict in judged if verdict is not None]
 
 
-Maker = Callable[[Paper, Item, Found], tuple[dict[str, Figure], list[Table]]]
+Maker = Callable[[Paper, Item, CellResults], tuple[dict[str, Figure], list[Table]]]
 DESCRIBED = {
     "apply": "binary: whether the loan was taken up (the outcome)",
     "price": "mp times the sum over the term of 1.0012^-i, less the amount, in thousands of dollars",
@@ -217,20 +217,20 @@ DESCRIBED = {
 }
 
 
-def _unknown_table(paper: Paper, item: Item, found: Found) -> tuple[dict[str, Figure], list[Table]]:
-    """Mean (sd) of regret and of seconds, a row a policy, a column a dimension."""
+def _unknown_table(paper: Paper, item: Item, cell_results: CellResults) -> tuple[dict[str, Figure], list[Table]]:
+    """Mean (sd) of regret and of seconds, one row per policy, one column per dimension."""
     rows: dict[str, dict[str, Any]] = {}
-    for cell, result in found:
+    for cell, result in cell_results:
         many = result.replications > 1
         for what, values, digits in (("regret", result.regret, 1), ("seconds", result.seconds, 3)):
             row = rows.setdefault(f"{cell.label}, {what}", {"": f"{cell.label}, {what}"})
             sd = f" ({values.std(ddof=1):,.{digits}f})" if many else ""
             row[f"d = {result.dim}"] = f"{values.mean():,.{digits}f}{sd}"
-    caption = f"Mean (sd) over {counted(r for _, r in found)} replications, S1, T = 490 000 unknown"
+    caption = f"Mean (sd) over {counted(r for _, r in cell_results)} replications, S1, T = 490 000 unknown"
     return {}, [Table(list(rows.values()), caption)] if rows else []
 
 
-def _loan_columns(paper: Paper, item: Item, found: Found) -> tuple[dict[str, Figure], list[Table]]:
+def _loan_columns(paper: Paper, item: Item, cell_results: CellResults) -> tuple[dict[str, Figure], list[Table]]:
     """What the file's columns are, with their means."""
     means = dict(zip(COVARIATES, paper.loans.means, strict=True))
     means |= {"apply": paper.loans.apply.mean(), "price": paper.loans.price.mean(), "mp": paper.loans.payment.mean()}
@@ -241,7 +241,7 @@ def _loan_columns(paper: Paper, item: Item, found: Found) -> tuple[dict[str, Fig
     return {}, [Table(rows, f"Columns of the auto loan file, with their means in {paper.loans.name}")]
 
 
-def _loan_fit(paper: Paper, item: Item, found: Found) -> tuple[dict[str, Figure], list[Table]]:
+def _loan_fit(paper: Paper, item: Item, cell_results: CellResults) -> tuple[dict[str, Figure], list[Table]]:
     """The logistic regression on all rows, with standard errors."""
     fitted, errors = paper.loans.fitted.theta, paper.loans.standard_errors
     d = len(COVARIATES)
@@ -252,8 +252,8 @@ def _loan_fit(paper: Paper, item: Item, found: Found) -> tuple[dict[str, Figure]
     return {}, [Table(rows, f"Fitted on all {len(paper.loans.z):,} rows of {paper.loans.name} (standard error)")]
 
 
-def _loan_histograms(paper: Paper, item: Item, found: Found) -> tuple[dict[str, Figure], list[Table]]:
-    """Norm and price sensitivity of all rows with the cuts, optimal prices of the rows kept."""
+def _loan_histograms(paper: Paper, item: Item, cell_results: CellResults) -> tuple[dict[str, Figure], list[Table]]:
+    """Norm and price sensitivity of all rows with the cuts, optimal prices of the rows that remain."""
     table = paper.loans
     drawn = [
         lambda axes: histogram(table.norm, axes, xlabel="norm of the covariates", marks=[table.norm_limit]),

@@ -29,7 +29,7 @@ SYNTHETIC = (
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What there is to tell, for a page or for a repository."""
+    """Title, lead and sections of a report, as a page or as Markdown."""
 
     title: str
     lead: Sequence[str]
@@ -46,9 +46,9 @@ class Report:
 
 def report(paper: Paper, made: Sequence[Made], store: Store, *, command: str) -> Report:
     """Everything that was made. ``command`` is what makes it whole."""
-    shown = [one for one in made if one.found or not one.wanted]
-    sections = [_overview(made), *(_section(one, paper) for one in shown), _slips(paper), _cost(made)]
-    cells = [cell for one in made for cell, _ in one.found]
+    visible = [one for one in made if one.cell_results or not one.wanted]
+    sections = [_overview(made), *(_section(one, paper) for one in visible), _slips(paper), _cost(made)]
+    cells = [cell for one in made for cell, _ in one.cell_results]
     revisions = store.revisions(cells)
     lead = (
         f"{len(made)} figures and tables of Zhao, Jiang and Yu, {paper.study.title}, at scale {paper.scale}.",
@@ -72,8 +72,8 @@ def _overview(made: Sequence[Made]) -> Section:
     return Section("Summary", "summary", text=tuple(text), tables=tuple(tables))
 
 
-def _counts(told: Sequence[Verdict]) -> str:
-    return ", ".join(f"{n} {word}" for word, n in Counter(verdict.verdict for verdict in told).most_common())
+def _counts(verdicts: Sequence[Verdict]) -> str:
+    return ", ".join(f"{n} {word}" for word, n in Counter(verdict.verdict for verdict in verdicts).most_common())
 
 
 def _section(one: Made, paper: Paper) -> Section:
@@ -82,7 +82,7 @@ def _section(one: Made, paper: Paper) -> Section:
     if paper.synthetic(item):
         text.append(SYNTHETIC)
     if one.wanted:
-        grid = [sorted({getattr(r, name) for _, r in one.found}) for name in ("dim", "horizon")]
+        grid = [sorted({getattr(r, name) for _, r in one.cell_results}) for name in ("dim", "horizon")]
         d, T = (", ".join(f"{n:,}" for n in numbers) for numbers in grid)
         text.append(f"{one.progress}; {duration(one.seconds)} of computing. d = {d}; T = {T}.")
     tables = list(one.tables)
@@ -97,9 +97,9 @@ def _section(one: Made, paper: Paper) -> Section:
     )
 
 
-def _table(told: Sequence[Verdict], caption: str, *, item: bool = False) -> Table:
+def _table(verdicts: Sequence[Verdict], caption: str, *, item: bool = False) -> Table:
     rows = []
-    for verdict in told:
+    for verdict in verdicts:
         row: dict[str, Any] = {"item": verdict.item} if item else {}
         row |= {
             "what": verdict.what,
@@ -132,7 +132,7 @@ def _cost_rows(made: Sequence[Made]) -> list[dict[str, Any]]:
         {
             "item": one.item.name,
             "cells": one.wanted,
-            "replications": sum(result.replications for _, result in one.found),
+            "replications": sum(result.replications for _, result in one.cell_results),
             "computing": duration(one.seconds),
         }
         for one in made
@@ -141,7 +141,7 @@ def _cost_rows(made: Sequence[Made]) -> list[dict[str, Any]]:
 
 
 def _cost(made: Sequence[Made]) -> Section:
-    unique = {cell.key: float(result.seconds.sum()) for one in made for cell, result in one.found}
+    unique = {cell.key: float(result.seconds.sum()) for one in made for cell, result in one.cell_results}
     spent = sum(unique.values())
     text = f"{duration(spent)} of computing in all, about {duration(spent / processes(-1))} on this machine's cores."
     return Section("What it took", "cost", text=(text,), tables=(Table(_cost_rows(made), "Computing, by item"),))

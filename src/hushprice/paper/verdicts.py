@@ -28,7 +28,7 @@ from hushprice.errors import InvalidInput, unknown
 from hushprice.markets.autoloan.market import Loans
 from hushprice.paper.statistics import OF_CELLS, OF_PAIRS, RANGES, SURE, Pairs, folded, jackknife, lower, sure
 from hushprice.simulation import Result
-from hushprice.studies import Choice, Found
+from hushprice.studies import CellResults, Choice
 
 NEAR = 0.05  # a relative difference that is close
 COARSE = 0.1  # a relative uncertainty at which, with few replications, nothing can be said to agree
@@ -69,8 +69,8 @@ def parsed(text: str) -> tuple[float, float, float]:
     return float(low), float(high or low), 10.0**-digits
 
 
-def shown(value: float, text: str) -> str:
-    """Ours with a digit more than the paper's (as many from 1000 on), so that a difference can be seen."""
+def with_more_digits(value: float, text: str) -> str:
+    """Our value with one digit more than the paper's (as many from 1000 on), so that a difference is visible."""
     digits = len(text.partition("..")[0].partition(".")[2]) + 1
     return f"{value:,.{max(digits - (abs(value) >= 1000), 0)}f}"
 
@@ -92,35 +92,37 @@ def judge(value: float, se: float, n: int, text: str, published: int) -> tuple[f
     return gap / s, percent, "agrees" if not coarse else "close" if close else "too few"
 
 
-def paired(found: Found, of: Choice, than: Choice) -> Pairs:
+def paired(cell_results: CellResults, of: Choice, than: Choice) -> Pairs:
     """Cells at the same d and T."""
-    chosen = [r for cell, r in found if than.chooses(cell)]
+    chosen = [r for cell, r in cell_results if than.chooses(cell)]
     others = {(r.dim, r.horizon): r for r in chosen}
     if len(others) < len(chosen):
         raise InvalidInput("Two of the cells to compare with are at the same d and T: name a market or a label.")
-    return [(r, others[r.dim, r.horizon]) for cell, r in found if of.chooses(cell) and (r.dim, r.horizon) in others]
+    return [
+        (r, others[r.dim, r.horizon]) for cell, r in cell_results if of.chooses(cell) and (r.dim, r.horizon) in others
+    ]
 
 
-def number_verdict(entry: Entry, found: Found, published: int) -> Verdict | None:
+def number_verdict(entry: Entry, cell_results: CellResults, published: int) -> Verdict | None:
     """The verdict on a number, or None while nothing has been simulated that it can be computed from."""
     text, name = entry["paper"], entry["statistic"]
-    told = {"item": entry["item"], "what": entry["what"], "paper": text.replace("..", " to ")}
+    fields = {"item": entry["item"], "what": entry["what"], "paper": text.replace("..", " to ")}
     if name in RANGES:
-        pairs = paired(found, Choice(**entry["of"]), Choice(**entry["than"]))
-        return _range_verdict(told, OF_PAIRS[RANGES[name]], pairs, entry.get("why", "")) if pairs else None
-    computed = _computed(entry, found)
+        pairs = paired(cell_results, Choice(**entry["of"]), Choice(**entry["than"]))
+        return _range_verdict(fields, OF_PAIRS[RANGES[name]], pairs, entry.get("why", "")) if pairs else None
+    computed = _computed(entry, cell_results)
     if computed is None or not math.isfinite(computed[0]):
         return None
     value, se, n = computed
     if name.startswith("seconds") and "than" not in entry:
-        return _time_verdict(told, value, n, float(text), judged=name == "seconds")
+        return _time_verdict(fields, value, n, float(text), judged=name == "seconds")
     z, percent, verdict = judge(value, se, n, text, published)
     if name == "sd" and n < ENOUGH and verdict != "agrees":
         verdict = "too few"
     return Verdict(
-        **told,
+        **fields,
         value=value,
-        ours=shown(value, text),
+        ours=with_more_digits(value, text),
         replications=n,
         se=None if math.isnan(se) else se,
         z=z,
@@ -130,11 +132,11 @@ def number_verdict(entry: Entry, found: Found, published: int) -> Verdict | None
     )
 
 
-def _computed(entry: Entry, found: Found) -> tuple[float, float, int] | None:
+def _computed(entry: Entry, cell_results: CellResults) -> tuple[float, float, int] | None:
     """(value, standard error, replications) of the statistic of an entry."""
     name, of = entry["statistic"], Choice(**entry["of"])
     if name in OF_CELLS:
-        cells = [result for cell, result in found if of.chooses(cell)]
+        cells = [result for cell, result in cell_results if of.chooses(cell)]
         if not cells or (name.startswith("slope") and len(cells) < 3):
             return None
         try:
@@ -143,27 +145,27 @@ def _computed(entry: Entry, found: Found) -> tuple[float, float, int] | None:
             return None
     if name not in OF_PAIRS:
         raise unknown("statistic", name, [*OF_CELLS, *OF_PAIRS, *RANGES])
-    pairs = paired(found, of, Choice(**entry["than"]))
+    pairs = paired(cell_results, of, Choice(**entry["than"]))
     scale = entry.get("scale", 1.0)
     flat = [result for pair in pairs for result in pair]
     return jackknife(lambda some: scale * OF_PAIRS[name](folded(some)), flat) if flat else None
 
 
 def _why(entry: Entry) -> str:
-    """The reason given for a difference, or that there is none."""
+    """The stated reason for a difference, or that there is none."""
     return str(entry.get("why", "")) or "We do not know why."
 
 
-def _time_verdict(told: Entry, value: float, n: int, theirs: float, *, judged: bool) -> Verdict:
+def _time_verdict(fields: Entry, value: float, n: int, theirs: float, *, judged: bool) -> Verdict:
     times = theirs / value if value > 0.0 else math.inf
     word = "not judged" if not judged else "faster" if times >= 1.0 else "slower"
     why = "" if not judged else f"{max(times, 1.0 / times):,.0f} times {word}"
-    return Verdict(**told, value=value, ours=f"{value:.3g}", replications=n, verdict=word, why=why)
+    return Verdict(**fields, value=value, ours=f"{value:.3g}", replications=n, verdict=word, why=why)
 
 
-def _range_verdict(told: Entry, statistic: Callable[[Pairs], float], pairs: Pairs, why: str) -> Verdict:
+def _range_verdict(fields: Entry, statistic: Callable[[Pairs], float], pairs: Pairs, why: str) -> Verdict:
     """Whether every pair of cells lies in the range, or no further from it than chance may put it."""
-    low, high = (float(part) for part in told["paper"].split(" to "))
+    low, high = (float(part) for part in fields["paper"].split(" to "))
     values, inside, least = [], 0, 10**9
     for pair in pairs:
         value, se, n = jackknife(lambda some: statistic(folded(some)), pair)
@@ -174,7 +176,7 @@ def _range_verdict(told: Entry, statistic: Callable[[Pairs], float], pairs: Pair
     verdict = "agrees" if inside == len(pairs) else "close" if 2 * inside > len(pairs) else "differs"
     counted = f"{inside} of {len(pairs)} cells in the range, give or take chance."
     return Verdict(
-        **told,
+        **fields,
         ours=f"{min(values):.3g} to {max(values):.3g}",
         replications=least,
         verdict=verdict,
@@ -182,16 +184,16 @@ def _range_verdict(told: Entry, statistic: Callable[[Pairs], float], pairs: Pair
     )
 
 
-def claim_verdict(entry: Entry, found: Found) -> Verdict | None:
+def claim_verdict(entry: Entry, cell_results: CellResults) -> Verdict | None:
     """The verdict on 'this is lower than that', cell by cell."""
-    pairs = paired(found, Choice(**entry["of"]), Choice(**entry["than"]))
+    pairs = paired(cell_results, Choice(**entry["of"]), Choice(**entry["than"]))
     return _comparison(entry["item"], entry["what"], pairs, entry.get("measure", "regret"), entry)
 
 
-def growth_verdicts(entry: Entry, found: Found) -> list[Verdict | None]:
+def growth_verdicts(entry: Entry, cell_results: CellResults) -> list[Verdict | None]:
     """Whether regret grows with d, and slower than T, from each cell of a line to the next."""
     of = Choice(**entry["of"])
-    chosen = [(cell, result) for cell, result in found if of.chooses(cell)]
+    chosen = [(cell, result) for cell, result in cell_results if of.chooses(cell)]
     by_d = _neighbours(chosen, lambda r: r.dim, lambda r: r.horizon)
     by_T = [(b, a) for a, b in _neighbours(chosen, lambda r: r.horizon, lambda r: r.dim)]
     return [
@@ -200,10 +202,10 @@ def growth_verdicts(entry: Entry, found: Found) -> list[Verdict | None]:
     ]
 
 
-def _neighbours(found: Found, along: Callable[[Result], int], fixed: Callable[[Result], int]) -> Pairs:
+def _neighbours(cell_results: CellResults, along: Callable[[Result], int], fixed: Callable[[Result], int]) -> Pairs:
     """Results next to each other in d or T, of one label."""
     lines: dict[tuple[str, int], list[Result]] = {}
-    for cell, result in found:
+    for cell, result in cell_results:
         lines.setdefault((cell.label, fixed(result)), []).append(result)
     return [pair for line in lines.values() for pair in pairwise(sorted(line, key=along))]
 
@@ -232,27 +234,27 @@ def fact_verdict(entry: Entry, loans: Callable[[], Loans]) -> Verdict:
     """The verdict on a number that needs no simulation; of a range, that ours lie in it."""
     values = [_fact(name, loans) for name in entry["facts"]]
     low, high, unit = parsed(entry["paper"])
-    told = {"item": entry["item"], "what": entry["what"], "paper": entry["paper"].replace("..", " to ")}
-    ours = " to ".join(shown(value, entry["paper"]) for value in values)
+    fields = {"item": entry["item"], "what": entry["what"], "paper": entry["paper"].replace("..", " to ")}
+    ours = " to ".join(with_more_digits(value, entry["paper"]) for value in values)
     if len(values) > 1:
-        return Verdict(**told, ours=ours, verdict="holds" if low <= min(values) <= max(values) <= high else "fails")
+        return Verdict(**fields, ours=ours, verdict="holds" if low <= min(values) <= max(values) <= high else "fails")
     percent = 100.0 * (values[0] - low) / low
     same = abs(values[0] - low) <= 0.5001 * unit
     verdict = "agrees" if same else "close" if abs(percent) <= 100.0 * NEAR else "differs"
     why = _why(entry) if verdict == "differs" else ""
-    return Verdict(**told, value=values[0], ours=ours, percent=percent, verdict=verdict, why=why)
+    return Verdict(**fields, value=values[0], ours=ours, percent=percent, verdict=verdict, why=why)
 
 
 def coefficient_verdicts(entry: Entry, loans: Loans, names: Sequence[str]) -> list[Verdict]:
     """The fitted theta next to the published one; on the stand-in, drawn from it, whether a fit recovers it."""
-    found = []
+    verdicts = []
     texts = [*entry["alpha"], *entry["beta"]]
     labels = [f"{part} of {name}" for part in ("alpha", "beta") for name in names]
     for label, text, value, se in zip(labels, texts, loans.fitted.theta, loans.standard_errors, strict=True):
         theirs, _, unit = parsed(text)
         z = (value - theirs) / math.sqrt(se**2 + unit**2 / 12.0)
         agrees = abs(z) <= sure(len(loans.z))
-        found.append(
+        verdicts.append(
             Verdict(
                 item=entry["item"],
                 what=label,
@@ -266,7 +268,7 @@ def coefficient_verdicts(entry: Entry, loans: Loans, names: Sequence[str]) -> li
                 why="" if agrees else _why(entry),
             )
         )
-    return found
+    return verdicts
 
 
 def _fact(name: str, loans: Callable[[], Loans]) -> float:

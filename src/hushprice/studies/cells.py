@@ -19,7 +19,7 @@ from hushprice.studies.spec_strings import check_words, market_from, policy_from
 Options = Mapping[str, Mapping[str, Any]]
 MAX_REPLICATIONS = 1_000_000  # replications of a cell, and checkpoints
 NUMBERS = 1
-"""Goes up when the same words give other numbers, so that results kept from before are not taken for new ones."""
+"""Goes up when the same words give other numbers, so that earlier results are not mistaken for new ones."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -80,8 +80,8 @@ def _plain(value: Any) -> Any:
 class Run:
     """A grid of cells: every policy at every d and T, in every market.
 
-    market: a word, or several; policies: words by label; dims: the market's own unless given; checkpoints: at how many
-    rounds regret is kept; seed, replications: of every cell.
+    market: a word, or several; policies: words by label; dims: by default the market's own; checkpoints: at how many
+    rounds regret is recorded; seed, replications: of every cell.
     """
 
     name: str
@@ -134,8 +134,8 @@ class Run:
         return numbers
 
     def cells(self) -> list[Cell]:
-        """All cells, a policy after the other."""
-        found = []
+        """All cells, one policy after the other."""
+        cells = []
         worlds: dict[tuple[str, int | None, int], Market] = {}
         grid = product(self.market, self.policies.items(), self.dims or (None,), self.horizons)
         for world, (label, word), dim, T in grid:
@@ -150,5 +150,5 @@ class Run:
                 replications=range(self.replications),
             )  # fmt: skip
             source = source_of(type(plain(policy)), markets.get(split(world)[0]), type(market), type(market.contexts))
-            found.append(Cell(run=self.name, label=label, word=word, work=work, source=source))
-        return found
+            cells.append(Cell(run=self.name, label=label, word=word, work=work, source=source))
+        return cells

@@ -1,8 +1,8 @@
 """Cells computed where they are missing: what is left to do, how long it will take, and doing it.
 
-Before a long run, one replication of the middle cell of every line (same run, policy, market and d) is done and kept;
+Before a long run, one replication of the middle cell of every line (same run, policy, market and d) is done and stored;
 its seconds, by the customer, say what the rest will take. Cells are then computed in their order, in jobs of a few
-seconds, each kept as soon as it is done: a run that is stopped goes on where it was, and how jobs are cut, or where
+seconds, each stored as soon as it is done: a run that is stopped goes on where it was, and how jobs are cut, or where
 they run, changes no number.
 """
 
@@ -19,11 +19,11 @@ from hushprice.studies.cells import Cell
 from hushprice.studies.store import Store
 
 BUNDLE_SECONDS = 8.0  # seconds of work that are sent at once, and lost when a run is killed
-Told = Callable[[int, float], None]
+Progress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
-class Left:
+class Remaining:
     """Replications of a cell that are missing, and what one of them takes."""
 
     cell: Cell
@@ -36,9 +36,9 @@ class Left:
         return len(self.missing) * self.seconds
 
 
-def outstanding(cells: Iterable[Cell], store: Store) -> list[Left]:
+def outstanding(cells: Iterable[Cell], store: Store) -> list[Remaining]:
     """What is missing of these cells, each cell once, in their order."""
-    found: dict[str, tuple[Cell, tuple[int, ...], float]] = {}
+    longest: dict[str, tuple[Cell, tuple[int, ...], float]] = {}
     pace: dict[tuple[str, str, str, int], list[tuple[int, float]]] = {}
     for cell in cells:
         have = store.read(cell)
@@ -46,11 +46,11 @@ def outstanding(cells: Iterable[Cell], store: Store) -> list[Left]:
         if have:
             pace.setdefault(cell.line, []).append((cell.work.horizon, seconds))
         missing = tuple(i for i in cell.work.replications if i not in have)
-        if cell.key not in found or len(found[cell.key][1]) < len(missing):
-            found[cell.key] = (cell, missing, seconds)
+        if cell.key not in longest or len(longest[cell.key][1]) < len(missing):
+            longest[cell.key] = (cell, missing, seconds)
     return [
-        Left(cell, missing, _pace(cell, pace.get(cell.line, ())) if np.isnan(seconds) else seconds)
-        for cell, missing, seconds in found.values()
+        Remaining(cell, missing, _pace(cell, pace.get(cell.line, ())) if np.isnan(seconds) else seconds)
+        for cell, missing, seconds in longest.values()
     ]
 
 
@@ -62,9 +62,9 @@ def _pace(cell: Cell, known: Sequence[tuple[int, float]]) -> float:
     return seconds * cell.work.horizon / T
 
 
-def pilots(left: Sequence[Left]) -> list[Left]:
+def pilots(left: Sequence[Remaining]) -> list[Remaining]:
     """Of every line nothing is known of, the first replication missing of the cell in its middle."""
-    lines: dict[tuple[str, str, str, int], list[Left]] = {}
+    lines: dict[tuple[str, str, str, int], list[Remaining]] = {}
     for item in left:
         if np.isnan(item.seconds) and item.missing:
             lines.setdefault(item.cell.line, []).append(item)
@@ -72,7 +72,7 @@ def pilots(left: Sequence[Left]) -> list[Left]:
     return [replace(item, missing=item.missing[:1]) for item in middle]
 
 
-def jobs(left: Sequence[Left]) -> list[tuple[Cell, Job]]:
+def jobs(left: Sequence[Remaining]) -> list[tuple[Cell, Job]]:
     """What is left, cut into jobs of consecutive replications of a few seconds."""
     cut = []
     for item in left:
@@ -90,19 +90,24 @@ def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
     >>> _stretches([0, 1, 2, 5, 6])
     [(0, 3), (5, 7)]
     """
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for i in numbers:
-        if found and found[-1][1] == i:
-            found[-1] = (found[-1][0], i + 1)
+        if spans and spans[-1][1] == i:
+            spans[-1] = (spans[-1][0], i + 1)
         else:
-            found.append((i, i + 1))
-    return found
+            spans.append((i, i + 1))
+    return spans
 
 
 def execute(
-    left: Sequence[Left], store: Store, *, workers: int = -1, engine: str | None = None, progress: Told | None = None
+    left: Sequence[Remaining],
+    store: Store,
+    *,
+    workers: int = -1,
+    engine: str | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Compute what is left. ``progress`` is told the replications just done and the seconds they were to take."""
+    """Compute what is left. ``progress`` gets the replications just done and their estimated seconds."""
     work = jobs(left)
     costs = {item.cell.key: item.seconds for item in left}
     for i, outcomes in run_jobs([job for _, job in work], workers=workers, engine=engine):
@@ -114,8 +119,8 @@ def execute(
 
 def results(cells: Iterable[Cell], store: Store, *, partial: bool = False) -> list[tuple[Cell, Result]]:
     """The cells whose results are complete, or with ``partial`` begun."""
-    found = ((cell, store.result(cell, partial=partial)) for cell in cells)
-    return [(cell, result) for cell, result in found if result is not None]
+    all_results = ((cell, store.result(cell, partial=partial)) for cell in cells)
+    return [(cell, result) for cell, result in all_results if result is not None]
 
 
 def processes(workers: int) -> int:

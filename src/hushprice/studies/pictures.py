@@ -16,37 +16,38 @@ from hushprice.simulation import Outcome, Result
 from hushprice.studies.cells import Cell
 from hushprice.studies.spec import Panel, Picture
 
-Found = Sequence[tuple[Cell, Result]]
+CellResults = Sequence[tuple[Cell, Result]]
 
 
-def draw(picture: Picture, found: Found, *, partial_results: bool = False) -> Figure | None:
-    """A picture of the cells found; None if there is nothing to show.
+def draw(picture: Picture, cell_results: CellResults, *, partial_results: bool = False) -> Figure | None:
+    """Draw a picture of the cells that have results; None if none of them is in it.
 
     With ``partial_results``, a panel that cannot be drawn yet says so in its place.
     """
-    shown = [_chosen(panel, found) for panel in picture.panels]
-    if not any(shown):
+    drawn_cells = [_chosen(panel, cell_results) for panel in picture.panels]
+    if not any(drawn_cells):
         return None
     drawn = [
-        partial(_draw_panel, panel, cells, partial_results) for panel, cells in zip(picture.panels, shown, strict=True)
+        partial(_draw_panel, panel, cells, partial_results)
+        for panel, cells in zip(picture.panels, drawn_cells, strict=True)
     ]
-    cells = [cell for chosen in shown for cell in chosen]
+    cells = [cell for chosen in drawn_cells for cell in chosen]
     made_up = " (synthetic stand-in)" if any(result.market.endswith("synthetic") for _, result in cells) else ""
     return panels.figure(drawn, title=picture.title + made_up, note=_note(cells))
 
 
-def rehearse(picture: Picture, cells: Sequence[Cell]) -> None:
-    """Draw a picture of invented results, so that what cannot be drawn is told before hours of computing."""
-    found = [(cell, _invented(cell)) for cell in cells]
+def check_drawable(picture: Picture, cells: Sequence[Cell]) -> None:
+    """Draw a picture of invented results, to refuse one that cannot be drawn before hours of computing."""
+    cell_results = [(cell, _invented(cell)) for cell in cells]
     hint = "A panel chooses its cells by runs, markets, labels, dims and horizons."
     for panel in picture.panels:
-        chosen = _chosen(panel, found)
+        chosen = _chosen(panel, cell_results)
         if not chosen:
             raise InvalidInput(f"The {panel.panel} panel of the picture {picture.name} chooses no cells. {hint}")
         if panel.panel == "paths" and min(len(result.checkpoints) for _, result in chosen) < 2:
             raise InvalidInput(f"The paths of the picture {picture.name} need runs with checkpoints = 2 or more.")
     try:
-        figure = draw(picture, found)
+        figure = draw(picture, cell_results)
         if figure is not None:
             figure.draw_without_rendering()
     except ValueError as problem:  # Matplotlib's, too, as of a title that is no mathematics
@@ -59,9 +60,9 @@ def _invented(cell: Cell) -> Result:
     return Result.of([Outcome(scale * path, 1.0, 0.1, 0.01 * scale) for scale in (1.0, 1.1)], cell.work)
 
 
-def _chosen(panel: Panel, found: Found) -> list[tuple[str, Result]]:
+def _chosen(panel: Panel, cell_results: CellResults) -> list[tuple[str, Result]]:
     """The cells of a panel, in the order of its labels if it names them."""
-    cells = [(cell.label, result) for cell, result in found if panel.chooses(cell)]
+    cells = [(cell.label, result) for cell, result in cell_results if panel.chooses(cell)]
     places = {label: i for i, label in enumerate(panel.labels)}
     return sorted(cells, key=lambda pair: places.get(pair[0], 0))
 
@@ -98,10 +99,10 @@ def counted(results: Iterable[Result]) -> str:
     return " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else "no"
 
 
-def cell_rows(found: Found) -> list[dict[str, Any]]:
-    """One row a cell: what it is, and its regret, revenue and computing time."""
+def cell_rows(cell_results: CellResults) -> list[dict[str, Any]]:
+    """One row per cell: what it is, and its regret, revenue and computing time."""
     rows = []
-    for cell, result in found:
+    for cell, result in cell_results:
         s = result.summary()
         low, high = np.quantile(result.regret, [0.25, 0.75])
         rows.append(
@@ -116,10 +117,10 @@ def cell_rows(found: Found) -> list[dict[str, Any]]:
     return rows
 
 
-def path_rows(found: Found) -> list[dict[str, Any]]:
-    """One row a cell and checkpoint, of the cells that have several."""
+def path_rows(cell_results: CellResults) -> list[dict[str, Any]]:
+    """One row per cell and checkpoint, of the cells that have several."""
     rows = []
-    for cell, result in found:
+    for cell, result in cell_results:
         if len(result.checkpoints) < 2:
             continue
         se = result.path_sd() / np.sqrt(result.replications)

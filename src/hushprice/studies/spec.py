@@ -104,18 +104,18 @@ class Study:
         known = ("title", "seed", "replications", "checkpoints", "scales", "runs", "pictures")
         check_keys(known, data, source)
         takes = [f.name for f in fields(Run) if f.name not in ("name", "options")]
-        for name, given in _table(data, "runs", source).items():
-            if isinstance(given, dict):
-                check_keys([*takes, "scales"], given, f"the run {name} of {source}")
+        for name, entry in _table(data, "runs", source).items():
+            if isinstance(entry, dict):
+                check_keys([*takes, "scales"], entry, f"the run {name} of {source}")
         _scale_known(data, scale, source)
         common = {key: data[key] for key in ("seed", "replications", "checkpoints") if key in data}
         wide = _table(_table(data, "scales", source), scale, source) if scale else {}
         runs = {}
-        for name, given in _table(data, "runs", source).items():
-            if not isinstance(given, dict):
+        for name, entry in _table(data, "runs", source).items():
+            if not isinstance(entry, dict):
                 raise InvalidInput(f"runs.{name} in {source} must be a table: [runs.{name}].")
-            own = {key: value for key, value in given.items() if key != "scales"}
-            narrow = _table(_table(given, "scales", source), scale, source) if scale else {}
+            own = {key: value for key, value in entry.items() if key != "scales"}
+            narrow = _table(_table(entry, "scales", source), scale, source) if scale else {}
             merged = common | own | wide | narrow
             check_keys(takes, merged, f"the run {name} of {source}")
             if missing := [key for key in ("market", "policies", "horizons") if key not in merged]:
@@ -124,7 +124,7 @@ class Study:
         if not runs:
             raise InvalidInput(f"{source} has no runs: add one, as in [runs.mine] with market, policies and horizons.")
         pictures = {
-            name: picture_of(name, given, runs, source) for name, given in _table(data, "pictures", source).items()
+            name: picture_of(name, entry, runs, source) for name, entry in _table(data, "pictures", source).items()
         }
         return cls(title=str(data.get("title", source)), runs=runs, pictures=pictures)
 
@@ -149,47 +149,47 @@ def check_name(what: str, name: str) -> None:
         raise InvalidInput(f"{what} needs a name of letters, digits, dots, dashes and spaces: it becomes a file.")
 
 
-def picture_of(name: str, given: Any, runs: Mapping[str, Run], source: str) -> Picture:
+def picture_of(name: str, entry: Any, runs: Mapping[str, Run], source: str) -> Picture:
     """A picture from plain data."""
     where = f"the picture {name} of {source}"
     check_name(f"The picture {name!r} of {source}", name)
-    if not isinstance(given, dict) or not isinstance(given.get("panels"), list) or not given["panels"]:
+    if not isinstance(entry, dict) or not isinstance(entry.get("panels"), list) or not entry["panels"]:
         raise InvalidInput(f"{where} needs panels: a list such as [{{ panel = 'paths', runs = ['mine'] }}].")
-    check_keys(("title", "panels"), given, where)
+    check_keys(("title", "panels"), entry, where)
     return Picture(
         name=name,
-        title=str(given.get("title", name)),
-        panels=tuple(_panel(panel, runs, where) for panel in given["panels"]),
+        title=str(entry.get("title", name)),
+        panels=tuple(_panel(panel, runs, where) for panel in entry["panels"]),
     )
 
 
-def _panel(given: Any, runs: Mapping[str, Run], where: str) -> Panel:
-    if not isinstance(given, dict) or not isinstance(given.get("panel"), str):
+def _panel(entry: Any, runs: Mapping[str, Run], where: str) -> Panel:
+    if not isinstance(entry, dict) or not isinstance(entry.get("panel"), str):
         raise InvalidInput(f"A panel of {where} must say which it is, as in {{ panel = 'boxes', by = 'dim' }}.")
-    if given["panel"] not in PANELS:
-        raise unknown("panel", given["panel"], PANELS)
+    if entry["panel"] not in PANELS:
+        raise unknown("panel", entry["panel"], PANELS)
     own = {f.name for f in fields(Panel)} - {"options"}
-    options = {key: value for key, value in given.items() if key not in own}
-    takes = [p for p in inspect.signature(PANELS[given["panel"]]).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    check_keys([*own, *(p.name for p in takes)], given, f"a {given['panel']} panel of {where}")
+    options = {key: value for key, value in entry.items() if key not in own}
+    takes = [p for p in inspect.signature(PANELS[entry["panel"]]).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    check_keys([*own, *(p.name for p in takes)], entry, f"a {entry['panel']} panel of {where}")
     if missing := [p.name for p in takes if p.default is p.empty and p.name not in options]:
-        raise InvalidInput(f"A {given['panel']} panel of {where} needs {', '.join(missing)}.")
+        raise InvalidInput(f"A {entry['panel']} panel of {where} needs {', '.join(missing)}.")
     for name, wanted in (("title", str), ("log", bool)):
         if name in options and not isinstance(options[name], wanted):
             raise InvalidInput(f"{name} in a panel of {where} must be {'text' if wanted is str else 'true or false'}.")
     for name, kind in (("runs", str), ("markets", str), ("labels", str), ("dims", int), ("horizons", int)):
-        some = given.get(name, [])
+        some = entry.get(name, [])
         if not isinstance(some, list) or not all(isinstance(one, kind) for one in some):
             like = '["mine"]' if kind is str else "[1, 4]"
             raise InvalidInput(f"{name} in a panel of {where} must be a list, as in {name} = {like}.")
-    chosen = given.get("runs", list(runs))
+    chosen = entry.get("runs", list(runs))
     for name in chosen:
         if name not in runs:
             raise unknown(f"run in {where}", name, runs)
-    for label in given.get("labels", ()):
+    for label in entry.get("labels", ()):
         if not any(label in runs[name].policies for name in chosen):
             raise unknown(f"policy in {where}", label, [label for name in chosen for label in runs[name].policies])
-    return Panel(**({"runs": chosen} | {k: v for k, v in given.items() if k in own}), options=options)
+    return Panel(**({"runs": chosen} | {k: v for k, v in entry.items() if k in own}), options=options)
 
 
 def load_toml(path: str | PathLike[str]) -> dict[str, Any]:
@@ -218,14 +218,14 @@ def _scale_known(data: Mapping[str, Any], scale: str | None, source: str) -> Non
 
 
 def _table(data: Mapping[str, Any], name: str | None, source: str) -> dict[str, Any]:
-    found = data.get(str(name), {})
-    if not isinstance(found, dict):
+    table = data.get(str(name), {})
+    if not isinstance(table, dict):
         raise InvalidInput(f"{name} in {source} must be a table.")
-    return found
+    return table
 
 
-def check_keys(known: Iterable[str], given: Iterable[str], where: str) -> None:
+def check_keys(known: Iterable[str], keys: Iterable[str], where: str) -> None:
     """Refuse a key that nobody reads."""
-    for key in given:
+    for key in keys:
         if key not in known:
             raise unknown(f"key in {where}", key, known)

@@ -23,7 +23,7 @@ USUAL_DIM = 4
 
 
 def market_from(word: str, *, dim: int | None = None, horizon: int, **options: Any) -> Market:
-    """A market from a word like ``s1:public=0.1``; the options given count unless the word says otherwise.
+    """A market from a word like ``s1:public=0.1``; ``options`` are its defaults.
 
     Without a ``dim`` it is the market's own, or 4.
 
@@ -32,14 +32,14 @@ def market_from(word: str, *, dim: int | None = None, horizon: int, **options: A
     """
     name, own = split(word)
     takes = inspect.signature(markets.get(name)).parameters
-    given: dict[str, Any] = {"horizon": horizon, **options}
+    arguments: dict[str, Any] = {"horizon": horizon, **options}
     if dim is not None and "dim" in own:
         raise InvalidInput(f"The market {word!r} has a dim of its own: leave out the other, {dim}.")
     if dim is not None:
-        given["dim"] = dim
+        arguments["dim"] = dim
     elif "dim" in takes and takes["dim"].default is inspect.Parameter.empty:
-        given["dim"] = USUAL_DIM
-    return markets.build(name, **{**given, **own})
+        arguments["dim"] = USUAL_DIM
+    return markets.build(name, **{**arguments, **own})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +64,9 @@ class Setup:
         rules: Rules | None = None,
     ) -> Setup:
         """From words, and options of the market."""
-        given: dict[str, Any] = {key: value for key, value in (("cost", cost), ("public", public)) if value}
-        given |= {key: value for key, value in (("family", family), ("prices", prices)) if value is not None}
-        world = market_from(market, dim=dim, horizon=horizon, **given)
+        arguments: dict[str, Any] = {key: value for key, value in (("cost", cost), ("public", public)) if value}
+        arguments |= {key: value for key, value in (("family", family), ("prices", prices)) if value is not None}
+        world = market_from(market, dim=dim, horizon=horizon, **arguments)
         world = world if rules is None else replace(world, rules=rules)
         return cls(policies=policies_from(words, world, horizon), market=world)
 
@@ -118,7 +118,7 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
             raise InvalidInput(f"The policy {name} has no option {key!r} to set here.{hint} It takes {', '.join(own)}.")
         if value == "sqrt(d)":
             options[key] = math.sqrt(market.dim)
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "family": market.family,
         "dim": market.dim,
         "prices": market.prices,
@@ -128,14 +128,14 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
         "theta": market.theta,
     }
     if "price" in own and "price" not in options:
-        given["price"] = market.best_fixed_price()
+        arguments["price"] = market.best_fixed_price()
     drawn = options.get("centre") == "near-truth"
     if cls.private:
-        given["z_max"] = market.z_max()
+        arguments["z_max"] = market.z_max()
         if options.get("centre") in ("truth", "near-truth"):
             options["centre"] = market.theta
     try:
-        policy = policies.build(name, **{**given, **options})
+        policy = policies.build(name, **{**arguments, **options})
         private = policy.as_private()
         return policy if private is None or not drawn else NearTruth(private)
     except MissingOption as problem:
@@ -149,7 +149,7 @@ def options_of(cls: type[Policy]) -> list[str]:
 
 
 def load_policies(file: Path | None) -> None:
-    """Run a Python file, if one is given, so that the policies and markets it registers can be named.
+    """Run a Python file, if there is one, so that the policies and markets it registers can be named.
 
     The module is not left in ``sys.modules``, so that workers, who could not import it, get its classes by value.
     """

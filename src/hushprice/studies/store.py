@@ -1,4 +1,4 @@
-"""Results kept in Parquet files, a folder a cell, addressed by what the cell's numbers depend on.
+"""Results stored in Parquet files, one folder per cell, addressed by what the cell's numbers depend on.
 
     store/3f/3f9c.../0-49.parquet       replications 0 to 49: one row each, with the regret path
     store/3f/3f9c.../50-99.parquet
@@ -50,10 +50,10 @@ class Store:
 
     def read(self, cell: Cell) -> Outcomes:
         """The replications there are, by their number."""
-        found: Outcomes = {}
+        stored: Outcomes = {}
         for outcomes in self._parts(cell).values():
-            found |= outcomes
-        return found
+            stored |= outcomes
+        return stored
 
     def _parts(self, cell: Cell, *, again: int = 3) -> dict[Path, Outcomes]:
         """What each file of a cell holds, but for those that are damaged."""
@@ -75,13 +75,13 @@ class Store:
 
         With ``partial``, those there are from the first on, if there are two.
         """
-        found = self.read(cell)
+        stored = self.read(cell)
         count = 0
-        while count < cell.replications and count in found:
+        while count < cell.replications and count in stored:
             count += 1
         if count < (min(2, cell.replications) if partial else cell.replications):
             return None
-        return Result.of([found[i] for i in range(count)], cell.work)
+        return Result.of([stored[i] for i in range(count)], cell.work)
 
     def write(self, cell: Cell, outcomes: Outcomes) -> None:
         """Keep some replications of a cell; when none is missing any more, its files become one."""
@@ -135,8 +135,8 @@ def _span(file: Path) -> int:
 def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, list[str]]:
     """What a file holds, and what made it; a ValueError if it is not of this cell or not whole."""
     table = pq.read_table(file, page_checksum_verification=True)
-    told = json.loads((table.schema.metadata or {})[b"hushprice"])
-    if told["key"] != cell.key:
+    metadata = json.loads((table.schema.metadata or {})[b"hushprice"])
+    if metadata["key"] != cell.key:
         raise ValueError("another cell's results")
     if not table.schema.equals(RESULTS_SCHEMA):
         raise ValueError("other columns")
@@ -153,7 +153,7 @@ def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, list[str]]:
         i: Outcome(paths[row], *(float(columns[name][row]) for name in OUTCOME_COLUMNS))
         for row, i in enumerate(numbers)
     }
-    return outcomes, told.get("revisions") or [told["revision"]]
+    return outcomes, metadata.get("revisions") or [metadata["revision"]]
 
 
 def _write(folder: Path, cell: Cell, outcomes: Mapping[int, Outcome], revisions: set[str]) -> Path:
@@ -161,9 +161,9 @@ def _write(folder: Path, cell: Cell, outcomes: Mapping[int, Outcome], revisions:
     order = sorted(outcomes)
     columns = {"replication": order, **{name: [getattr(outcomes[i], name) for i in order] for name in OUTCOME_COLUMNS}}
     columns["path"] = [outcomes[i].path for i in order]
-    told = {"key": cell.key, "revisions": sorted(revisions), "word": cell.word, "content": cell.content}
+    metadata = {"key": cell.key, "revisions": sorted(revisions), "word": cell.word, "content": cell.content}
     table = pa.table(columns, schema=RESULTS_SCHEMA).replace_schema_metadata(
-        {"hushprice": json.dumps(told, default=repr)}
+        {"hushprice": json.dumps(metadata, default=repr)}
     )
     target = folder / f"{order[0]}-{order[-1]}.parquet"
     try:

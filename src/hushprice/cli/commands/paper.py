@@ -36,7 +36,7 @@ from hushprice.paper import Made, Paper, report
 from hushprice.plots import duration
 from hushprice.plots.page import TONES
 from hushprice.simulation import csv_text
-from hushprice.studies import Cell, Left, Store, cell_rows, outstanding, path_rows, processes, results
+from hushprice.studies import Cell, Remaining, Store, cell_rows, outstanding, path_rows, processes, results
 
 app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's figures and tables.", rich_markup_mode="rich")
 VERDICT_COLOURS = {
@@ -107,22 +107,22 @@ def run(
     items = paper.chosen(names)
     cells = paper.cells(*items)
     place = folder(out / f"paper-{scale.value}")
-    kept = Store(store or out / "store")
+    results_store = Store(store or out / "store")
     console = Console(stderr=output is not Output.TABLE)
     if cells:
-        compute(console, cells, kept, workers=workers, engine=engine, estimate=estimate)
+        compute(console, cells, results_store, workers=workers, engine=engine, estimate=estimate)
     if estimate:
-        _tell_costs(console, paper, names, kept, workers)
+        _tell_costs(console, paper, names, results_store, workers)
         return
-    found = {cell.key: result for cell, result in complete(cells, results(cells, kept))}
+    found = {cell.key: result for cell, result in complete(cells, results(cells, results_store))}
     made = [paper.make(item, [(cell, found[cell.key]) for cell in paper.cells(item)]) for item in items]
     for one in made:
         _write(one, place)
-    told = [verdict for one in made for verdict in one.verdicts]
+    verdicts = [verdict for one in made for verdict in one.verdicts]
     if output is Output.JSON:
-        typer.echo(json_module.dumps(without_nan([verdict.row() for verdict in told]), indent=2))
+        typer.echo(json_module.dumps(without_nan([verdict.row() for verdict in verdicts]), indent=2))
     elif output is Output.CSV:
-        typer.echo(csv_text([verdict.row() for verdict in told]), nl=False)
+        typer.echo(csv_text([verdict.row() for verdict in verdicts]), nl=False)
     else:
         _show(console, paper, made)
     if loan_file is not None and len(paper.loans.z) != ROWS:
@@ -159,8 +159,8 @@ def report_command(
             f"There are no results in {where}: run `hushprice paper run all --scale {scale.value}` first."
         )
     place = folder(out / f"paper-{scale.value}")
-    kept = Store(where)
-    found = {cell.key: result for cell, result in results(paper.cells(*items), kept, partial=True)}
+    results_store = Store(where)
+    found = {cell.key: result for cell, result in results(paper.cells(*items), results_store, partial=True)}
     made = [
         paper.make(item, [(cell, found[cell.key]) for cell in paper.cells(item) if cell.key in found], partial=True)
         for item in items
@@ -168,14 +168,14 @@ def report_command(
     command = " ".join(["hushprice paper run", *(names or ["all"]), "--scale", scale.value])
     command += "" if replications is None else f" --replications {replications}"
     command += "" if loan_file is None else f" --loan-file {loan_file.name}"
-    told = report(paper, made, kept, command=command)
+    document = report(paper, made, results_store, command=command)
     target = place / ("README.md" if markdown else "report.html")
-    write_text(target, told.markdown() if markdown else told.html())
+    write_text(target, document.markdown() if markdown else document.html())
     if markdown:
         for one in made:
             _write(one, place, brief=True)
     console = Console()
-    tell_damage(console, kept)
+    tell_damage(console, results_store)
     missing = [one.item.name for one in made if not one.finished]
     if missing:
         console.print(f"[yellow]Not all there yet: {', '.join(missing)}.[/yellow]", highlight=False)
@@ -187,10 +187,10 @@ def _write(one: Made, place: Path, *, brief: bool = False) -> None:
     for name, figure in one.pictures.items():
         plots.save(figure, place / f"{name}.png", dpi=100 if brief else 160)
     name = one.item.name
-    rows = cell_rows(one.found) or [dict(row) for table in one.tables for row in table.rows]
+    rows = cell_rows(one.cell_results) or [dict(row) for table in one.tables for row in table.rows]
     write_rows(place / f"{name}.csv", rows)
     if not brief:
-        write_rows(place / f"{name}-paths.csv", path_rows(one.found))
+        write_rows(place / f"{name}-paths.csv", path_rows(one.cell_results))
     write_rows(place / f"{name}-verdicts.csv", [verdict.row() for verdict in one.verdicts])
 
 
@@ -245,7 +245,7 @@ def _tell_costs(console: Console, paper: Paper, names: Sequence[str], store: Sto
     console.print(table)
 
 
-def _costs(cells: Sequence[Cell], left: Sequence[Left], workers: int) -> dict[str, tuple[float, float]]:
+def _costs(cells: Sequence[Cell], left: Sequence[Remaining], workers: int) -> dict[str, tuple[float, float]]:
     """(seconds in all, seconds left) of each cell, by its address."""
     known = {item.cell.key: item for item in left}
     many = processes(workers)

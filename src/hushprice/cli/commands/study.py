@@ -28,7 +28,7 @@ from hushprice.cli.study_progress import (
 from hushprice.errors import InvalidInput
 from hushprice.files import without_nan
 from hushprice.simulation import csv_text
-from hushprice.studies import Store, Study, cell_rows, draw, path_rows, rehearse, results
+from hushprice.studies import Store, Study, cell_rows, check_drawable, draw, path_rows, results
 from hushprice.studies.spec import check_name
 from hushprice.studies.spec_strings import load_policies
 
@@ -59,19 +59,19 @@ def study(
     check_name(f"The study {file.name}", file.stem)
     cells = plan.cells()
     for picture in plan.pictures.values():
-        rehearse(picture, cells)
+        check_drawable(picture, cells)
     place = folder(out / (file.stem if scale is None else f"{file.stem}-{scale}"))
-    kept = Store(store or out / "store")
+    results_store = Store(store or out / "store")
     console = Console(stderr=output is not Output.TABLE)
-    compute(console, cells, kept, workers=workers, engine=engine, estimate=estimate)
+    compute(console, cells, results_store, workers=workers, engine=engine, estimate=estimate)
     if estimate:
         return
-    found = complete(cells, results(cells, kept))
-    rows = cell_rows(found)
+    cell_results = complete(cells, results(cells, results_store))
+    rows = cell_rows(cell_results)
     write_rows(place / "cells.csv", rows)
-    write_rows(place / "paths.csv", path_rows(found))
+    write_rows(place / "paths.csv", path_rows(cell_results))
     for name, picture in plan.pictures.items():
-        drawn = draw(picture, found)
+        drawn = draw(picture, cell_results)
         if drawn is not None:
             plots.save(drawn, place / f"{name}.png")
     if output is Output.JSON:
