@@ -467,7 +467,7 @@ def test_offers_of_quiet_products_are_closed_whatever_happened_to_the_writer(
         raise SystemExit
 
     with monkeypatch.context() as patched:
-        patched.setattr(service, "_committed", broken)
+        patched.setattr(service._rounds, "_committed", broken)
         refused(Unavailable, service.reports("tea", [report(1)]))  # all learners are lost
     clock.now += 101.0
     for _ in range(500):  # and nobody asks about coffee
@@ -850,7 +850,7 @@ def test_the_writer_survives_the_unforeseen(url: str, monkeypatch: pytest.Monkey
     def broken(*given: Any) -> None:
         raise SystemExit
 
-    monkeypatch.setattr(service, "_committed", broken)
+    monkeypatch.setattr(service._rounds, "_committed", broken)
     refused(Unavailable, service.reports("coffee", [report(1)]))
     monkeypatch.undo()
     done = service.reports("coffee", [report(1), report(2)]).result(20)  # the first had been committed all the same

@@ -521,7 +521,7 @@ class TestSeveralProcesses:
 
     def forget(self, shop: Shop) -> None:
         """As if the last look at the log had been a while ago."""
-        shop.service._seen.clear()
+        shop.service.loaded.seen.clear()
 
     def test_those_who_look_at_the_same_time_see_the_same(self, shop: Shop, other: Service) -> None:
         self.views(shop, 1)
@@ -1036,7 +1036,7 @@ class TestProcess:
 
     def test_it_can_be_stopped_while_it_gets_ready(self, tmp_path: Path) -> None:
         slow = (
-            "import time, sys; from hushprice.service.writer import service as writer\n"
+            "import time, sys; from hushprice.service.writer import loaded as writer\n"
             "def warm_up(_):\n    print('waiting', flush=True); time.sleep(30)\n"
             "writer.warm_up = warm_up\n"
             "from hushprice.service.http.server import serve; from hushprice.service.settings import Settings\n"

@@ -28,7 +28,7 @@ READER = BodyReader(ReportBody, ReportsBody)
 
 
 def places(service: Service, name: str = "coffee") -> RecentKeyIndex:
-    found = service._key_indexes[name]
+    found = service.loaded.key_indexes[name]
     assert isinstance(found, RecentKeyIndex)
     return found
 
@@ -244,7 +244,7 @@ def test_a_log_set_back_under_a_running_service_is_read_again(either: str) -> No
     assert (told.accepted, told.known) == (2, 1)
 
     def forget(learner: Learner) -> None:  # as after any trouble half way: the learner is thrown away
-        del service._learners["coffee"]
+        del service.loaded.learners["coffee"]
 
     assert service.reports("coffee", [report(3_000)]).result(20).known == 0
     service.run("coffee", forget).result(20)

@@ -27,7 +27,7 @@ from hushprice.service.writer.messages import Accepted, OfferAnswer, OutcomeItem
 from hushprice.service.writer.transaction import ProductTransaction
 
 if TYPE_CHECKING:
-    from hushprice.service.writer.service import Service
+    from hushprice.service.writer.loaded import LoadedProducts
 
 A = TypeVar("A")
 
@@ -256,7 +256,7 @@ class Apart(Command[A]):
     """A command that is not about a product's log."""
 
     @abstractmethod
-    def run(self, service: Service) -> Callable[[], A]:
+    def run(self, loaded: LoadedProducts) -> Callable[[], A]:
         """Carry it out."""
 
     def decide(self, transaction: ProductTransaction) -> Callable[[], A]:
@@ -270,10 +270,10 @@ class Create(Apart[bool]):
         super().__init__(definition.name)
         self.definition = definition
 
-    def run(self, service: Service) -> Callable[[], bool]:
-        new = service.store.add_product(self.definition)
-        service.find(self.definition.name)
-        service.renew(self.definition.name)
+    def run(self, loaded: LoadedProducts) -> Callable[[], bool]:
+        new = loaded.store.add_product(self.definition)
+        loaded.find(self.definition.name)
+        loaded.renew(self.definition.name)
         return lambda: new
 
 
@@ -283,7 +283,7 @@ class Products(Apart[None]):
     def __init__(self) -> None:
         super().__init__("")
 
-    def run(self, service: Service) -> Callable[[], None]:
-        for name in service.store.names():
-            service.tried(name)
+    def run(self, loaded: LoadedProducts) -> Callable[[], None]:
+        for name in loaded.store.names():
+            loaded.find_unless_damaged(name)
         return lambda: None
