@@ -33,10 +33,16 @@ KNOWN_MESSAGES = (
 
 
 class Event(logging.LogRecord):
-    """A record of our own, all of whose fields may be written."""
+    """A record of our own, all of whose fields may be written.
+
+    It holds what :class:`EventFormatter` reads. The constructor of ``LogRecord`` also asks for the thread, the process
+    and the task, which takes half of the time of a line.
+    """
 
     def __init__(self, event: str, level: int, fields: Mapping[str, Any]) -> None:
-        super().__init__("hushprice", level, "", 0, event, (), None)
+        self.name, self.msg, self.args, self.exc_info = "hushprice", event, (), None
+        self.levelno, self.levelname = level, logging.getLevelName(level)
+        self.created = time.time()
         self.fields = fields
 
 
@@ -50,14 +56,28 @@ class EventFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Write a line."""
         event, fields = _fields(record)
-        when, level = f"{_second(int(record.created))}.{int(record.msecs):03d}Z", record.levelname.lower()
+        when, level = _time(record.created), record.levelname.lower()
         if self.form == "json":
-            return msgspec.json.encode({"time": when, "level": level, "event": event, **fields}).decode()
+            return _encode({"time": when, "level": level, "event": event, **fields}).decode()
         if event == "request":
             key = f" key={fields['key']}" if "key" in fields else ""
             return f"{when} {level:7} {fields['method']} {fields['route']} {fields['status']} {fields['ms']} ms{key}"
         rest = " ".join(f"{name}={value}" for name, value in fields.items())
         return f"{when} {level:7} {event} {rest}".rstrip()
+
+
+_encode = msgspec.json.Encoder().encode
+_MILLISECONDS = [f".{k:03d}Z" for k in range(1_000)]  # a third of the time of formatting the number
+
+
+def _time(created: float) -> str:
+    """The time in ISO 8601.
+
+    >>> _time(1_700_000_000.25)
+    '2023-11-14T22:13:20.250Z'
+    """
+    second, millisecond = divmod(int(1e3 * created), 1_000)
+    return _second(second) + _MILLISECONDS[millisecond]
 
 
 @lru_cache(maxsize=4)
