@@ -45,12 +45,12 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             module, _, name = COMMANDS[cmd_name].partition(":")
-            found = getattr(import_module(f"hushprice.cli.commands.{module}"), name)
-            if not isinstance(found, typer.Typer):
+            target = getattr(import_module(f"hushprice.cli.commands.{module}"), name)
+            if not isinstance(target, typer.Typer):
                 one = typer.Typer(add_completion=False, rich_markup_mode="rich")
-                one.command(name=cmd_name)(found)
-                found = one
-            command = typer.main.get_command(found)
+                one.command(name=cmd_name)(target)
+                target = one
+            command = typer.main.get_command(target)
             command.name = cmd_name
             self.add_command(command, cmd_name)
         return super().get_command(ctx, cmd_name)

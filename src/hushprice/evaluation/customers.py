@@ -99,11 +99,11 @@ def read(
 ) -> Customers:
     """Read these columns of all rows into memory and keep the complete ones."""
     own_cost = isinstance(cost, str)
-    given = [str(cost)] if own_cost else []
+    own_columns = [str(cost)] if own_cost else []
     for name in (price, outcome):
-        if [price, outcome, *given, *contexts.needed, *others].count(name) > 1:
+        if [price, outcome, *own_columns, *contexts.needed, *others].count(name) > 1:
             raise InvalidInput(f"The column {name!r} is the price or the outcome, and cannot be anything else as well.")
-    batch = source.read([price, outcome, *given, *contexts.needed, *others])
+    batch = source.read([price, outcome, *own_columns, *contexts.needed, *others])
     paid = batch.numbers(str(cost)) if own_cost else np.full(batch.rows, finite("cost", cost, minimum=0.0))
     z, names = contexts.of(batch)
     columns = np.column_stack([batch.numbers(price), batch.numbers(outcome), paid, z])
@@ -115,14 +115,14 @@ def read(
     missing = int((~complete).sum())
     if missing == len(columns):
         raise InvalidInput(f"No row of {source.name} is complete: price, outcome, cost and features must be there.")
-    kept = columns[complete]
+    rows = columns[complete]
     return Customers(
         batch=batch.take(complete),
-        price=kept[:, 0].copy(),
-        y=kept[:, 1].copy(),
-        cost=kept[:, 2].copy(),
+        price=rows[:, 0].copy(),
+        y=rows[:, 1].copy(),
+        cost=rows[:, 2].copy(),
         own_cost=own_cost,
-        z=np.ascontiguousarray(kept[:, 3:]),
+        z=np.ascontiguousarray(rows[:, 3:]),
         names=names,
         complete=complete,
         left_out={INCOMPLETE: missing} if missing else {},

@@ -162,9 +162,9 @@ def _evaluation(work: Work, h: float, rows: int, notes: tuple[Finding, ...]) -> 
     if h:
         by_width = {0.5 * h: work.scores(work.weigh(0.5 * h)), **by_width, 2.0 * h: work.scores(work.weigh(2.0 * h))}
     estimates = {width: work.estimates(scores) for width, scores in by_width.items()}
-    found = [*notes, *_found(work, weighed)]
+    listed = [*notes, *_found(work, weighed)]
     if h:
-        found += findings.of_bandwidth(by_width[h], by_width[2.0 * h], h)
+        listed += findings.of_bandwidth(by_width[h], by_width[2.0 * h], h)
     return Evaluation(
         target=target.name,
         logged=compare(logged, work.earned, everyone),
@@ -176,7 +176,7 @@ def _evaluation(work: Work, h: float, rows: int, notes: tuple[Finding, ...]) -> 
         bandwidth=h,
         sensitivity=estimates,
         mean_weight=float(weighed.weight[weighed.part].mean()),
-        findings=tuple(severest(found)),
+        findings=tuple(severest(listed)),
     )
 
 

@@ -118,7 +118,7 @@ def of_supports(drawn: Propensities) -> Iterator[Finding]:
     The mean of 1 / propensity is the length of the range, or the number of prices, that could have been drawn: by it,
     this is found whatever the target. Of propensities that were estimated from the prices it tells nothing.
     """
-    for support in drawn.supports if drawn.told else ():
+    for support in drawn.supports if drawn.from_log else ():
         size = 1.0 / drawn.value[support.rows]  # 0 at prices cut off at an end
         mean, error = float(size.mean()) / support.size, float(size.std() / np.sqrt(len(size))) / support.size
         less = mean + DOUBT * error < REACHED

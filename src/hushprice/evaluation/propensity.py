@@ -34,7 +34,7 @@ class Propensities:
     supports: tuple[Support, ...]
     left_out: dict[str, int] = field(default_factory=dict)  # how many rows, by reason
     source: str  # in words
-    told: bool = False  # whether they came with the quotes
+    from_log: bool = False  # whether the log has them
 
     @property
     def used(self) -> Mask:
@@ -96,7 +96,7 @@ def logged(price: Array, value: Array, discrete: Mask, groups: Rows) -> Propensi
         supports=supports,
         left_out={k: v for k, v in left.items() if v},
         source="logged propensities",
-        told=True,
+        from_log=True,
     )
 
 

@@ -85,10 +85,10 @@ class Experiment:
             return np.full(n, self.discrete)
         if not self.discrete:
             return np.full(n, n >= REPEATED * len(np.unique(customers.price)))
-        told = customers.batch.numbers(self.discrete)
-        if not np.isin(told[known], (0.0, 1.0)).all():
+        discrete = customers.batch.numbers(self.discrete)
+        if not np.isin(discrete[known], (0.0, 1.0)).all():
             raise InvalidInput(f"The column {self.discrete!r} must be true or false in every row with a propensity.")
-        return np.asarray(told == 1.0)
+        return np.asarray(discrete == 1.0)
 
 
 def _check(value: Array, discrete: Mask, complete: Mask) -> None:

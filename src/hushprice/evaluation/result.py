@@ -72,7 +72,7 @@ class Evaluation:
         """The answer in one sentence or two."""
         one = self.best
         less, more = one.difference_interval
-        told = f"{self.target} would have earned {short(one.value)} a customer (95%: {_span(one.interval, short)})"
+        sentence = f"{self.target} would have earned {short(one.value)} a customer (95%: {_span(one.interval, short)})"
         than = f"the logged prices earned {short(self.logged.value)}"
         size = sorted((abs(less), abs(more)))
         answer = f"That is {short(abs(one.difference))} {'more' if less > 0.0 else 'less'}"
@@ -81,7 +81,7 @@ class Evaluation:
             answer = f"The log does not tell which is more: the difference of {short(one.difference)} could be "
             answer += f"{short(less)} to {short(more)}." if math.isfinite(less) else "anything."
         warned = any(finding.severity != "note" for finding in self.findings)
-        return f"{told}; {than}. {answer}{' Mind the warnings.' if warned else ''}"
+        return f"{sentence}; {than}. {answer}{' Mind the warnings.' if warned else ''}"
 
     def table(self) -> list[tuple[str, ...]]:
         """The estimates in words, below the headings."""
@@ -99,8 +99,8 @@ class Evaluation:
         for name, *cells in rows:
             padded = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
             lines.append("  ".join([name.ljust(widths[0]), *padded]).rstrip())
-        told = [*(f"{finding.severity} {finding.text}" for finding in self.findings), self.in_words()]
-        return "\n".join([*lines, *(textwrap.fill(text, 100) for text in told)])
+        paragraphs = [*(f"{finding.severity} {finding.text}" for finding in self.findings), self.in_words()]
+        return "\n".join([*lines, *(textwrap.fill(text, 100) for text in paragraphs)])
 
 
 def short(value: float) -> str:

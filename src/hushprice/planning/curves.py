@@ -47,13 +47,13 @@ def allowed_prices(twin: Twin) -> str:
     """The prices allowed, in words."""
     ranges = twin.ranges()
     if len(ranges) == 1:
-        told = "{:g} to {:g}".format(*next(iter(ranges.values())))
+        text = "{:g} to {:g}".format(*next(iter(ranges.values())))
     else:
-        told = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in list(ranges.items())[:NAMED])
+        text = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in list(ranges.items())[:NAMED])
     more = f" and {len(ranges) - NAMED} more segments" if len(ranges) > NAMED else ""
     ladder = f", on a ladder of {len(twin.rules.ladder)} prices" if twin.rules and twin.rules.ladder else ""
     step = twin.rules.largest_step if twin.rules else None
-    return f"{told}{more}{ladder}{'' if step is None else f', in steps of at most {step:g}'}"
+    return f"{text}{more}{ladder}{'' if step is None else f', in steps of at most {step:g}'}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,16 +74,16 @@ def options(
             raise InvalidInput(f"An {name} is named twice.")
     if "clairvoyant" in (split(word)[0] for word in words):
         raise InvalidInput("The plan has the model's prices already: leave out clairvoyant.")
-    given = [_option(twin, horizon, word, _kind(word), word) for word in words]
+    requested = [_option(twin, horizon, word, _kind(word), word) for word in words]
     if not stepwise(twin):
-        given += [one for e in epsilons for one in _private(twin, horizon, e)]
-        given += [_mixed(twin, horizon, share, epsilon) for share in shares]
-    partners = dict.fromkeys(one.partner for one in given if one.partner is not None and one.partner not in words)
+        requested += [one for e in epsilons for one in _private(twin, horizon, e)]
+        requested += [_mixed(twin, horizon, share, epsilon) for share in shares]
+    partners = dict.fromkeys(one.partner for one in requested if one.partner is not None and one.partner not in words)
     return [
         Option(label=TODAY, kind="today", word="today", policy=Today(), market=twin),
         _option(twin, horizon, MODEL, "model", "clairvoyant"),
         *(_option(twin, horizon, word, "learning", word) for word in partners),
-        *given,
+        *requested,
     ]
 
 
@@ -124,8 +124,8 @@ def _mixed(twin: Twin, horizon: int, share: float, epsilon: float) -> Option:
 
 
 def _settings(twin: Twin) -> str:
-    told = f"z_max={usual_norm(twin):.3g}"
-    return told if twin.family.name == "logistic" else f"{told},demand_max={largest_demand(twin):.3g}"
+    word = f"z_max={usual_norm(twin):.3g}"
+    return word if twin.family.name == "logistic" else f"{word},demand_max={largest_demand(twin):.3g}"
 
 
 def _wide(twin: Twin) -> str:

@@ -26,7 +26,7 @@ from hushprice.simulation.engine import Outcome
 if TYPE_CHECKING:
     from hushprice.plots import Picture
 
-LONGEST = 100_000  # customers, unless a horizon is given
+LONGEST = 100_000  # customers, by default
 Progress = Callable[[int, int], None]
 """Told how many replications are done, and of how many."""
 
@@ -104,7 +104,7 @@ class Plan:
 
     def to_json(self) -> str:
         """Everything a machine may want."""
-        told = {
+        data = {
             "recommendation": asdict(self.recommendation),
             "horizon": self.horizon,
             "seed": self.seed,
@@ -113,7 +113,7 @@ class Plan:
             "options": self.rows(),
             "segments": [asdict(one) for one in self.segments],
         }
-        return json.dumps(without_nan(told), indent=2)
+        return json.dumps(without_nan(data), indent=2)
 
     @cached_property
     def pictures(self) -> dict[str, Picture]:
@@ -153,13 +153,15 @@ def check_folder(folder: str | PathLike[str]) -> Path:
     from hushprice.planning.report import PICTURES, TITLE
 
     place, names = Path(folder), ["report.html", "table.csv", "plan.json", *(f"{name}.png" for name in PICTURES)]
-    taken = [name for name in names if (place / name).exists()]
+    existing = [name for name in names if (place / name).exists()]
     try:
-        ours = TITLE.encode() in (place / names[0]).read_bytes() if names[0] in taken else not taken
+        ours = TITLE.encode() in (place / names[0]).read_bytes() if names[0] in existing else not existing
     except OSError:
         ours = False
     if not ours:
-        raise InvalidInput(f"{place / taken[0]} is not of an earlier plan, so it is left alone. Choose another folder.")
+        raise InvalidInput(
+            f"{place / existing[0]} is not of an earlier plan, so it is left alone. Choose another folder."
+        )
     return place
 
 

@@ -244,7 +244,7 @@ def _learning(lines: Sequence[Line], now: Situation) -> list[str]:
 
 def _privacy(lines: Sequence[Line], now: Situation) -> list[str]:
     """What privacy costs at each epsilon and share of customers who opt out."""
-    told = []
+    sentences = []
     for from_log, name in ((False, "from nothing"), (True, "started from the log")):
         curve = [one for one in lines if one.kind == "private" and one.epsilon is not None and one.from_log is from_log]
         costs = [
@@ -253,14 +253,18 @@ def _privacy(lines: Sequence[Line], now: Situation) -> list[str]:
             if one.privacy is not None
         ]
         if costs:
-            told.append(f"Learning under local differential privacy, {name}, costs against etc: {', '.join(costs)}.")
+            sentences.append(
+                f"Learning under local differential privacy, {name}, costs against etc: {', '.join(costs)}."
+            )
     shares = [one for one in lines if one.kind == "opt-out" and one.privacy is not None]
     if shares:
         costs = [f"{_cost(one.privacy, now)} if {one.opt_out:.0%} opt out" for one in shares if one.privacy]
-        told.append(f"Letting customers choose (epsilon {shares[0].epsilon:g}) costs against etc: {', '.join(costs)}.")
-    if told:
-        told.append("Today's and the model's prices ask customers for nothing: there privacy is free.")
-    return told
+        sentences.append(
+            f"Letting customers choose (epsilon {shares[0].epsilon:g}) costs against etc: {', '.join(costs)}."
+        )
+    if sentences:
+        sentences.append("Today's and the model's prices ask customers for nothing: there privacy is free.")
+    return sentences
 
 
 def _cost(price: Interval, now: Situation) -> str:
@@ -276,8 +280,8 @@ def _everyone(line: Line) -> str:
 
 def _caveats(verdict: Verdict, today: Line, now: Situation) -> list[Finding]:
     """What to be careful about, but for what the headline says."""
-    said = now.edge if verdict == "widen" else None
-    told = [finding for finding in now.findings if finding.severity != "note" and finding is not said]
+    edge = now.edge if verdict == "widen" else None
+    caveats = [finding for finding in now.findings if finding.severity != "note" and finding is not edge]
     own = (
         (now.check is None, "not-checked", "The twin was not checked against the log."),
         (
@@ -303,5 +307,5 @@ def _caveats(verdict: Verdict, today: Line, now: Situation) -> list[Finding]:
         ),
     )
     stays = "Demand is taken to stay as in the log: no competitors that react, no customers that wait or tell."
-    told += [Finding(code, "warning", text) for holds, code, text in own if holds]
-    return [*told, Finding("demand-stays", "note", stays)]
+    caveats += [Finding(code, "warning", text) for holds, code, text in own if holds]
+    return [*caveats, Finding("demand-stays", "note", stays)]

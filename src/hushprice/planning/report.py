@@ -35,7 +35,7 @@ MAX_GROUPS = 12  # of a comparison shown at most
 
 def page_of(plan: Plan) -> str:
     """The page."""
-    told = plan.recommendation
+    recommendation = plan.recommendation
     sections = [
         _recommendation(plan),
         _table(plan),
@@ -45,7 +45,7 @@ def page_of(plan: Plan) -> str:
         _check(plan),
         _assumptions(plan),
     ]
-    return page(f"{TITLE} {plan.twin.about.log}", told.headline, sections)
+    return page(f"{TITLE} {plan.twin.about.log}", recommendation.headline, sections)
 
 
 def pictures(plan: Plan) -> dict[str, Picture]:
@@ -55,8 +55,8 @@ def pictures(plan: Plan) -> dict[str, Picture]:
 
 
 def _recommendation(plan: Plan) -> Section:
-    told = plan.recommendation
-    text = [*told.reasons, *(f"Caveat: {caveat.text}" for caveat in told.caveats)]
+    recommendation = plan.recommendation
+    text = [*recommendation.reasons, *(f"Caveat: {caveat.text}" for caveat in recommendation.caveats)]
     return Section("What to do", "recommendation", text=text)
 
 
@@ -240,10 +240,10 @@ def _model(plan: Plan) -> Section:
         f"{about.log_rows:,} rows ({about.left_out:,} incomplete ones left out), prices seen {about.seen[0]:g} to "
         f"{about.seen[1]:g}. Utility is z.alpha - (z.beta) price, with z the standardised features."
     ]
-    found = [{"severity": f.severity, "finding": f.text} for f in twin.findings]
+    finding_rows = [{"severity": f.severity, "finding": f.text} for f in twin.findings]
     tables = [Table(rows, "Coefficients")]
-    if found:
-        tables.insert(0, Table(found, "What was found in the log and the prices allowed"))
+    if finding_rows:
+        tables.insert(0, Table(finding_rows, "What was found in the log and the prices allowed"))
     return Section("The model", "model", text=text, tables=tables)
 
 
@@ -280,7 +280,7 @@ def _assumptions(plan: Plan) -> Section:
         f"the truth {drawn}. Today's prices: {twin.about.today}. Prices allowed: {allowed_prices(twin)}. One unit of "
         f"price is worth {money(plan.worth, plan.currency)}.",
         "The model's prices are quoted without any more learning. Policies that learn start from nothing.",
-        *([_told_beforehand(plan)] if any(option.partner for option in plan.options) else []),
+        *([_known_bounds(plan)] if any(option.partner for option in plan.options) else []),
         "Demand is taken to stay as it was in the log, and customers not to react to being priced.",
     ]
     note = f"hushprice {__version__}, seed {plan.seed}. The policies in words: " + "; ".join(
@@ -289,14 +289,14 @@ def _assumptions(plan: Plan) -> Section:
     return Section("What this rests on", "assumptions", text=text, note=note)
 
 
-def _told_beforehand(plan: Plan) -> str:
+def _known_bounds(plan: Plan) -> str:
     """What private policies know of the log before they start."""
     twin = plan.twin
     wide, near = wide_radius(twin), confidence_radius(twin)
-    told = [f"|z| is at most {usual_norm(twin):.3g} (its 99% quantile in the log)"]
+    bounds = [f"|z| is at most {usual_norm(twin):.3g} (its 99% quantile in the log)"]
     if twin.family.name != "logistic":
-        told.append(f"demand at most {largest_demand(twin):.3g} (the largest that the model predicts)")
+        bounds.append(f"demand at most {largest_demand(twin):.3g} (the largest that the model predicts)")
     if wide is not None:
-        told.append(f"|theta| at most {wide:.3g} (twice that of the fit, more than the usual radius)")
-    text = f"Private policies that start from nothing are told a little: {', '.join(told)}."
+        bounds.append(f"|theta| at most {wide:.3g} (twice that of the fit, more than the usual radius)")
+    text = f"Private policies that start from nothing are told a little: {', '.join(bounds)}."
     return text if near is None else f"{text} From the log they search within {near:.3g} of the fitted theta."

@@ -85,8 +85,8 @@ def largest(report: Report) -> list[Curve]:
     """The curves of the largest segments, in their order; everyone's if there are no segments."""
     size = {segment.name: segment.weight for segment in report.segments}
     chosen = sorted(size, key=lambda name: -size[name])[:MAX_DRAWN_SEGMENTS]
-    found = [curve for curve in report.curves[1:] if curve.name in chosen]
-    return found or list(report.curves[:1])
+    chosen_curves = [curve for curve in report.curves[1:] if curve.name in chosen]
+    return chosen_curves or list(report.curves[:1])
 
 
 def _short(name: str) -> str:

@@ -1,6 +1,6 @@
 """The panels that figures of the paper are made of, and a row of them as one figure.
 
-A panel draws cells, pairs of a label and a result, and says by itself what tells them apart:
+A panel draws cells, pairs of a label and a result, and states by itself how they differ:
 
 >>> from hushprice import markets, policies, simulate
 >>> cells = []
@@ -210,10 +210,10 @@ def _curves(cells: Cells) -> list[_Curve]:
     curves = []
     dims = _values(cells, "dim")
     for (i, label), (j, d) in product(enumerate(_labels(cells)), enumerate(dims)):
-        found = sorted((r for name, r in cells if name == label and r.dim == d), key=lambda r: r.horizon)
-        if found:
+        points = sorted((r for name, r in cells if name == label and r.dim == d), key=lambda r: r.horizon)
+        if points:
             colour = COLOURS[(j if len(dims) > 1 else i) % len(COLOURS)]
-            curves.append(_Curve(label, d, colour, LINES[i % len(LINES)], MARKERS[i % len(MARKERS)], found))
+            curves.append(_Curve(label, d, colour, LINES[i % len(LINES)], MARKERS[i % len(MARKERS)], points))
     return curves
 
 
@@ -278,7 +278,7 @@ def _group_ticks(axes: Axes, by: str, groups: list[Any]) -> None:
 
 
 def _named(cells: Cells) -> dict[str, Result]:
-    """Results by what tells them apart: label, dimension, horizon."""
+    """Results by what distinguishes them: label, dimension, horizon."""
     _check(cells)
     many = {name: len(_values(cells, name)) > 1 for name in ("dim", "horizon")}
     labels = len(_labels(cells)) > 1

@@ -1,6 +1,6 @@
 """One replication: a policy sells to the customers of a market, round after round.
 
-Randomness is data: replication i of a seed has one stream a purpose, ``SeedSequence(seed, spawn_key=(i, k))`` with
+Randomness is data: replication i of a seed has one stream per purpose, ``SeedSequence(seed, spawn_key=(i, k))`` with
 k = 0 for contexts, 1 for demand, 2 for the policy's price experiments, 3 for the noise of private reports, 4 for who
 agrees to send raw records, 5 for a policy that is drawn anew in each replication and 6 for a truth that is. Customers
 therefore do not depend on the policy, and nothing depends on which worker runs what.

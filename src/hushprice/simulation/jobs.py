@@ -65,7 +65,7 @@ _warm: set[tuple[type[Policy], str]] = set()
 
 
 def _warm_up(policy: Simulated, market: Market) -> None:
-    """Load or compile the kernels once a process, so that no replication's seconds hold it."""
+    """Load or compile the kernels once per process, so that no replication's seconds include it."""
     if isinstance(policy, Today):
         return
     key = (type(plain(policy)), market.family.name)
@@ -99,7 +99,7 @@ def check_pair(policy: Simulated, market: Market) -> None:
 
 
 def rounds_of(checkpoints: int | npt.ArrayLike, horizon: int) -> npt.NDArray[np.int64]:
-    """The rounds at which regret is kept: so many, evenly spaced, or those given; the horizon is always one."""
+    """The rounds at which regret is recorded: a number of evenly spaced ones, or a list; the horizon is always one."""
     if np.ndim(checkpoints) == 0:
         count = min(positive_int("checkpoints", checkpoints), horizon)
         return np.unique(np.linspace(horizon / count, horizon, count).round().astype(np.int64))
@@ -128,7 +128,7 @@ def check_engine(engine: str | None) -> None:
 def _engine(engine: str | None) -> Iterator[None]:
     """The joblib backend: this machine's processes, or a Dask cluster."""
     if engine is None:
-        # One thread a worker: the kernels use no other, and BLAS threads would only get in each other's way.
+        # One thread per worker: the kernels use no other, and BLAS threads would compete for the cores.
         with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
             yield
         return

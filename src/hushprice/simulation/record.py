@@ -60,18 +60,18 @@ class RecordingLoop(Loop):
 
     def __init__(self, device: Device, server: Server[Any]) -> None:
         super().__init__(device, server)
-        self.kept: list[Propensity] = []
+        self._recorded: list[Propensity] = []
 
     def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None) -> Quotes:
         before = None if terms is None else terms.before()
         quotes = super().quote(params, z, rng, terms)
-        self.kept.append(self.device.propensity(params, z, quotes.price, before))
+        self._recorded.append(self.device.propensity(params, z, quotes.price, before))
         return quotes
 
     def propensities(self) -> Propensity:
-        """Those kept since the last call."""
-        kept, self.kept = self.kept, []
-        return Propensity(np.concatenate([p.value for p in kept]), np.concatenate([p.discrete for p in kept]))
+        """Propensities recorded since the last call."""
+        recorded, self._recorded = self._recorded, []
+        return Propensity(np.concatenate([p.value for p in recorded]), np.concatenate([p.discrete for p in recorded]))
 
 
 def record(policy: Policy, market: Market, *, horizon: int, seed: int = 0, replication: int = 0) -> pa.Table:

@@ -52,7 +52,7 @@ class Summary:
 class Result:
     """Replications of one policy in one market.
 
-    regret, revenue, exploration, seconds: one number a replication (revenue is realised and net of unit cost;
+    regret, revenue, exploration, seconds: one number per replication (revenue is realised and net of unit cost;
     exploration is the share of rounds whose price was bent to learn); paths: cumulative regret, one row a
     replication, one column a checkpoint; config: the policy's configuration.
     """
@@ -95,7 +95,7 @@ class Result:
 
     @property
     def regret(self) -> Array:
-        """Regret at the horizon, one number a replication."""
+        """Regret at the horizon, one number per replication."""
         return self.paths[:, -1]
 
     @property
@@ -104,7 +104,7 @@ class Result:
         return len(self.paths)
 
     def summary(self, *, level: float = 0.99) -> Summary:
-        """Means and a t interval of the given level for the mean regret."""
+        """Means, and a t interval of confidence ``level`` for the mean regret."""
         regret, n = self.regret, self.replications
         mean = float(regret.mean())
         sd = float(regret.std(ddof=1)) if n > 1 else float("nan")
@@ -166,7 +166,7 @@ class Comparison(Mapping[str, Result]):
     results: dict[str, Result]
 
     def __repr__(self) -> str:
-        """One line a policy."""
+        """One line per policy."""
         return "\n".join(f"{label}: {result!r}" for label, result in self.results.items())
 
     def __getitem__(self, label: str) -> Result:
@@ -197,7 +197,7 @@ class Comparison(Mapping[str, Result]):
         return json.dumps({label: result.to_dict() for label, result in self.results.items()}, indent=2)
 
     def to_csv(self) -> str:
-        """One row a policy."""
+        """One row per policy."""
         return csv_text([{"label": label, **asdict(s)} for label, s in self.summaries().items()])
 
 

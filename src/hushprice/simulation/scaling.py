@@ -98,7 +98,7 @@ def fit_scaling(results: Iterable[Result], *, offset: float = 0.0) -> Scaling:
     response = np.log(mean) - offset * np.log(np.log(T))
     coefficients, _, rank, _ = np.linalg.lstsq(design, response)
     if rank < design.shape[1]:
-        raise InvalidInput("d and T vary together in these results: their slopes cannot be told apart.")
+        raise InvalidInput("d and T vary together in these results: their slopes cannot be separated.")
     spare = len(cells) - design.shape[1]
     residual = response - design @ coefficients
     variance = residual @ residual / spare if spare > 0 else np.nan

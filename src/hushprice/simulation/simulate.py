@@ -31,11 +31,37 @@ def simulate(
 ) -> Result:
     """Run a policy in a market.
 
-    checkpoints: rounds at which the regret path is kept, or how many, evenly spaced; the horizon is always one.
-    workers: processes on this machine (-1 for all cores). engine: ``"dask"`` for the Dask client in force,
-    ``"dask://host:port"`` for a scheduler. The numbers depend on neither. progress: called with the number of
-    replications just finished.
+    Parameters
+    ----------
+    policy, market
+        What is simulated; their dimension, prices, unit cost and rules must fit.
+    horizon
+        Number of customers in each replication.
+    replications
+        Number of independent replications.
+    seed
+        Seed of all random streams. Customers depend on it alone, not on the policy.
+    workers
+        Processes on this machine; -1 uses all cores. The numbers do not depend on it.
+    checkpoints
+        Rounds at which regret is recorded, or how many evenly spaced ones; the horizon is always one.
+    engine
+        None for this machine, ``"dask"`` for the current Dask client, ``"dask://host:port"`` for a scheduler.
+    progress
+        Called with the number of replications just finished.
 
+    Returns
+    -------
+    Result
+        Regret paths, revenue, share of experiments and CPU seconds of every replication.
+
+    Raises
+    ------
+    InvalidInput
+        If the policy does not fit the market, or a number is out of range.
+
+    Examples
+    --------
     >>> from hushprice import markets, policies
     >>> market = markets.s1(dim=2)
     >>> policy = policies.ETC(family="logistic", dim=2, prices=market.prices, horizon=2000)
@@ -60,9 +86,26 @@ def simulate(
 
 
 def compare(policies: Mapping[str, Simulated] | Iterable[Simulated], market: Market, **options: Any) -> Comparison:
-    """Run several policies on the same customers; options as for :func:`simulate`.
+    """Run several policies on the same customers.
 
-    Policies come with labels, or as a list and are then labelled with their names.
+    Parameters
+    ----------
+    policies
+        Policies by label, or a list of policies, which are then labelled with their names.
+    market
+        The market that all of them sell in.
+    **options
+        As for :func:`simulate`.
+
+    Returns
+    -------
+    Comparison
+        A result for each label.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no policy, two have the same name, or one does not fit the market.
     """
     if not isinstance(policies, Mapping):
         listed = list(policies)

@@ -57,10 +57,10 @@ def audit(
     total = sum(len(subject.extremes()) for subject, _ in subjects)
     with progress_bar(console, total, doing="attacking", things="pairs of inputs") as advance:
         for subject, honest in subjects:
-            found = privacy.audit(subject, samples=samples, confidence=confidence, rng=entropy, progress=advance)
-            results.append((found, honest))
+            audited = privacy.audit(subject, samples=samples, confidence=confidence, rng=entropy, progress=advance)
+            results.append((audited, honest))
     show_audits(console, results, output)
-    if any(found.passed is not honest for found, honest in results):
+    if any(audited.passed is not honest for audited, honest in results):
         raise typer.Exit(1)
 
 
@@ -74,18 +74,18 @@ def show_audits(console: Console, results: Sequence[tuple[Audit, bool]], output:
     """Print what an attack certified, of mechanisms that should hold and of those wrong on purpose."""
     rows = [
         {
-            "mechanism": found.mechanism,
+            "mechanism": audited.mechanism,
             "wrong_on_purpose": not honest,
-            "claimed_epsilon": found.claimed.epsilon,
-            "claimed_delta": found.claimed.delta,
-            "certified_epsilon": found.epsilon,
-            "event": found.worst.event,
-            "inputs": found.worst.inputs,
-            "samples": found.samples,
-            "confidence": found.confidence,
-            "verdict": _verdict(found, honest),
+            "claimed_epsilon": audited.claimed.epsilon,
+            "claimed_delta": audited.claimed.delta,
+            "certified_epsilon": audited.epsilon,
+            "event": audited.worst.event,
+            "inputs": audited.worst.inputs,
+            "samples": audited.samples,
+            "confidence": audited.confidence,
+            "verdict": _verdict(audited, honest),
         }
-        for found, honest in results
+        for audited, honest in results
     ]
     if output is Output.JSON:
         typer.echo(json_text.dumps(rows, indent=2))
@@ -105,19 +105,19 @@ def show_audits(console: Console, results: Sequence[tuple[Audit, bool]], output:
     wide = console.width >= 110
     if wide:
         table.add_column("strongest event")
-    for k, ((found, honest), row) in enumerate(zip(results, rows, strict=True)):
+    for k, ((audited, honest), row) in enumerate(zip(results, rows, strict=True)):
         if not honest and k and results[k - 1][1]:
             table.add_section()
         cells = [
-            escape(found.mechanism),
-            _guarantee(found.claimed),
-            f"at least {found.epsilon:.3f}",
+            escape(audited.mechanism),
+            _guarantee(audited.claimed),
+            f"at least {audited.epsilon:.3f}",
             str(row["verdict"]),
         ]
-        table.add_row(*cells, *([escape(f"{found.worst.event}, {found.worst.inputs}")] if wide else []))
+        table.add_row(*cells, *([escape(f"{audited.worst.event}, {audited.worst.inputs}")] if wide else []))
     console.print(table)
-    broken = [found.mechanism for found, honest in results if honest and not found.passed]
-    missed = [found.mechanism for found, honest in results if not honest and found.passed]
+    broken = [audited.mechanism for audited, honest in results if honest and not audited.passed]
+    missed = [audited.mechanism for audited, honest in results if not honest and audited.passed]
     if broken:
         console.print(f"[bold red]Broken: {escape('; '.join(broken))}.[/bold red] The claim does not hold.")
     if missed:
@@ -127,10 +127,10 @@ def show_audits(console: Console, results: Sequence[tuple[Audit, bool]], output:
         console.print(f"No claim was broken{caught}.")
 
 
-def _verdict(found: Audit, honest: bool) -> str:
+def _verdict(audited: Audit, honest: bool) -> str:
     if honest:
-        return "holds" if found.passed else "BROKEN"
-    return "NOT CAUGHT" if found.passed else "caught"
+        return "holds" if audited.passed else "BROKEN"
+    return "NOT CAUGHT" if audited.passed else "caught"
 
 
 def _guarantee(claimed: Guarantee) -> str:

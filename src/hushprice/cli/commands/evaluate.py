@@ -78,9 +78,9 @@ def evaluate(
     """
     output = Output.choose(json, csv)
     ways = {"--propensity": propensity, "--randomised-within": randomised_within, "--uniform": uniform}
-    said = [name for name, value in ways.items() if value is not None]
-    if len(said) > 1:
-        raise InvalidInput(f"Say how prices were drawn in one way, not by {' and '.join(said)}.")
+    named = [name for name, value in ways.items() if value is not None]
+    if len(named) > 1:
+        raise InvalidInput(f"Say how prices were drawn in one way, not by {' and '.join(named)}.")
     result = run(
         log,
         policy,

@@ -205,14 +205,14 @@ def _summary(model: DemandModel) -> dict[str, Any]:
     }
 
 
-def _columns(source: Source, **given: str | None) -> dict[str, Any]:
+def _columns(source: Source, **columns: str | None) -> dict[str, Any]:
     """The columns asked for; if one is missing, the error lists those there are."""
-    for name, value in given.items():
+    for name, value in columns.items():
         if value is None or not value.strip():
-            others = [c for c in source.columns if c not in given.values()]
+            others = [c for c in source.columns if c not in columns.values()]
             raise MissingOption(f"--{name} is missing. The columns of {source.name}: {', '.join(others)}.")
-    words = names_of("--features", given["features"])
-    return {**given, "features": [] if words == ["none"] and "none" not in source.columns else words}
+    words = names_of("--features", columns["features"])
+    return {**columns, "features": [] if words == ["none"] and "none" not in source.columns else words}
 
 
 def _is_picture(path: Path) -> bool:

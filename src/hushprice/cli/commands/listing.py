@@ -48,9 +48,9 @@ def list_command(
         defaults = {f.name: f.default for f in dataclasses.fields(cls)}
         for option in options_of(cls):
             missing = defaults[option] is dataclasses.MISSING
-            given = {"horizon": "set by --horizon", "z_max": "set by the market unless given"}
-            told = given.get(option, "needed" if missing else f"default {defaults[option]}")
-            console.print(f"  {option}: {told}", highlight=False)
+            notes = {"horizon": "set by --horizon", "z_max": "set by the market unless given"}
+            note = notes.get(option, "needed" if missing else f"default {defaults[option]}")
+            console.print(f"  {option}: {note}", highlight=False)
         return
     table = Table(show_header=False, box=None)
     for kind, names in _KINDS:

@@ -64,13 +64,13 @@ def _stopping() -> Iterator[threading.Event]:
     """An event that Ctrl+C and SIGTERM set, where this is the main thread."""
     stop = threading.Event()
 
-    def told(_: int, __: FrameType | None) -> None:
+    def handle(_: int, __: FrameType | None) -> None:
         stop.set()
 
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

@@ -118,12 +118,12 @@ def numbers(option: str, text: str | None, usual: tuple[float, ...]) -> tuple[fl
     if text.strip().lower() == "none":
         return ()
     try:
-        told = tuple(float(word) for word in names_of(option, text))
+        values = tuple(float(word) for word in names_of(option, text))
     except ValueError:
-        told = ()
-    if not told:
+        values = ()
+    if not values:
         raise InvalidInput(f"{option} takes numbers with commas between them, or none, got {text!r}.")
-    return told
+    return values
 
 
 def show(console: Console, made: Plan) -> None:
@@ -150,8 +150,8 @@ def show(console: Console, made: Plan) -> None:
             f"  The private options have {fewer} replications, and are compared with the same {fewer} of the others.",
             highlight=False,
         )
-    told = made.recommendation
-    console.print(f"\n[bold]{escape(told.headline)}[/bold]\n", highlight=False)
-    for reason in told.reasons:
+    recommendation = made.recommendation
+    console.print(f"\n[bold]{escape(recommendation.headline)}[/bold]\n", highlight=False)
+    for reason in recommendation.reasons:
         console.print(escape(reason), highlight=False)
-    show_findings(console, told.caveats)
+    show_findings(console, recommendation.caveats)

@@ -87,9 +87,9 @@ def twin(
     save_twin(made, target)
     if json:
         check = made.about.check
-        told = {} if check is None else {**check.to_dict(), "holds": check.holds}
-        found = [asdict(finding) for finding in made.findings]
-        typer.echo(json_module.dumps(without_nan({"twin": str(target), **told, "findings": found}), indent=2))
+        check_data = {} if check is None else {**check.to_dict(), "holds": check.holds}
+        findings = [asdict(finding) for finding in made.findings]
+        typer.echo(json_module.dumps(without_nan({"twin": str(target), **check_data, "findings": findings}), indent=2))
         return
     show(Console(), made)
     Console().print(
