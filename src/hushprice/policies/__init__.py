@@ -1,4 +1,4 @@
-"""Policies: which price to quote, so that little revenue is lost while learning."""
+"""Policies: algorithms that set prices and learn demand while they sell."""
 
 from __future__ import annotations
 
@@ -35,7 +35,23 @@ REGISTRY: dict[str, type[Policy]] = {}
 
 
 def register(cls: type[Policy]) -> type[Policy]:
-    """Make a policy known by its ``name``: to snapshots, to ``make test`` and, with ``--load``, to the command line."""
+    """Add a policy class to the registry, for snapshots, the generic checks and (with ``--load``) the command line.
+
+    Parameters
+    ----------
+    cls : type of Policy
+        A class with a unique ``name``.
+
+    Returns
+    -------
+    type of Policy
+        The class itself, so that ``register`` serves as a decorator.
+
+    Raises
+    ------
+    InvalidInput
+        If the name is missing or belongs to another class.
+    """
     name = getattr(cls, "name", None)
     if not isinstance(name, str) or not name:
         raise InvalidInput(
@@ -58,6 +74,8 @@ for _policy in (
 def get(name: str) -> type[Policy]:
     """The policy class of that name.
 
+    Examples
+    --------
     >>> get("etc").__name__
     'ETC'
     """
@@ -67,8 +85,22 @@ def get(name: str) -> type[Policy]:
 
 
 def build(name: str, **options: Any) -> Policy:
-    """A policy by name. ``horizon``, ``theta``, ``price`` and ``z_max`` may be given, and are left out where not taken.
+    """A policy by name.
 
+    Parameters
+    ----------
+    name : str
+        A name in the registry.
+    **options
+        The options of the policy. ``horizon``, ``theta``, ``price`` and ``z_max`` are ignored by policies without them.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is unknown, missing or out of range.
+
+    Examples
+    --------
     >>> build("etc-doubling", family="logistic", dim=2, prices=(0, 3), horizon=100).name
     'etc-doubling'
     """

@@ -1,4 +1,4 @@
-"""The loop's two halves.
+"""The two halves of the loop.
 
     server.params -> device prices from its own context -> customer buys or not -> device reports -> server absorbs
 
@@ -42,61 +42,97 @@ FOREVER = 2**62  # rounds in a phase without an end
 
 
 def as_variant(value: str) -> None:
-    """Refuse anything but the two variants."""
+    """Raise InvalidInput unless ``value`` is one of the two variants."""
     if value not in ("original", "modified"):
         raise unknown("variant", value, ("original", "modified"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """How sure the server is: the width of x at stage s is alpha |x|_{V^-1}, with that stage's V."""
+    """Confidence bounds: the width of x at stage s is alpha |x|_{V^-1}, with the V of that stage.
 
-    theta: Array  # (S, 2 d), the estimate of each stage
-    root: Array  # (S, 2 d, 2 d), a root W of its V^-1 = W W'
+    Parameters
+    ----------
+    theta : ndarray of shape (S, 2 d)
+        The estimate of each stage.
+    root : ndarray of shape (S, 2 d, 2 d)
+        Per stage a root W of the inverse of V: V^-1 = W W'.
+    alpha : float
+        Factor of the widths.
+    arms : int
+        K, the number of equispaced prices to choose from (STAGES).
+    floor : float
+        A width that counts as zero (STAGES).
+    first : int
+        Number of the first of these stages.
+    """
+
+    theta: Array
+    root: Array
     alpha: float
-    arms: int = 2  # K, equispaced prices to choose from (STAGES)
-    floor: float = 0.0  # width that is as good as none (STAGES)
-    first: int = 1  # number of the first of these stages
+    arms: int = 2
+    floor: float = 0.0
+    first: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """What the server publishes: everything a device needs to price, and nothing about any customer."""
+    """What the server publishes: everything a device needs to price, and nothing about any customer.
 
-    version: int  # goes up whenever anything else here may have changed
+    Parameters
+    ----------
+    version : int
+        Increases whenever any other field may have changed.
+    phase : Phase
+        How devices price.
+    theta : ndarray of shape (2 d,)
+        The estimate.
+    level : float
+        Size of the deviation (PERTURB), the price (FIXED) or the number of prices (GRID).
+    learn : bool
+        Whether devices report the outcome.
+    stage : int
+        The estimate that the outcome is for, in policies with several.
+    bounds : Bounds, optional
+        Set in the phases that price from confidence bounds.
+    """
+
+    version: int
     phase: Phase
     theta: Array
-    level: float = 0.0  # size of the deviation (PERTURB), the price (FIXED), the number of prices (GRID)
-    learn: bool = False  # whether the outcome is to be reported
-    stage: int = 1  # the estimate it is for, in policies that keep several
-    bounds: Bounds | None = None  # in the phases that price from confidence bounds
+    level: float = 0.0
+    learn: bool = False
+    stage: int = 1
+    bounds: Bounds | None = None
 
     @property
     def experiment(self) -> bool:
-        """Whether prices are bent to learn, not simply those that look best. (STAGES: those of some customers are.)"""
+        """Whether prices are chosen in order to learn, in STAGES those of some customers only."""
         return self.phase.experiments and (self.phase is not Phase.PERTURB or self.level > 0.0)
 
     @property
     def uniform(self) -> bool:
-        """Whether prices are drawn evenly over the whole range of experiments."""
+        """Whether prices are uniform over the whole range of experiments."""
         return self.phase is Phase.EXPLORE
 
     @property
     def personal(self) -> bool:
-        """Whether the phase has any use for contexts and an estimate, as all do but a fixed price for everyone."""
+        """Whether prices depend on context and estimate: in every phase but FIXED."""
         return self.phase is not Phase.FIXED
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a server is, for people to read.
+    """Progress of a server, for people to read.
 
     Parameters
     ----------
-    done, total : int, int or None
-        How many of what ``counted`` says, and how many there will be; None if there is no end.
+    done : int
+        How many are done.
+    total : int, optional
+        How many there will be; None without an end.
     counted : str
-        What is counted, as in ``"experiments in round 3"``.
+        What ``done`` and ``total`` count, as in ``"experiments in round 3"``.
     part : int
         The episode, from 1.
 
@@ -130,15 +166,26 @@ Stages = int | npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Quotes:
-    """Prices for a block of customers, and what is done with them: the same for all, or one value a customer."""
+    """Prices for a block of customers.
+
+    Parameters
+    ----------
+    price : ndarray of shape (n,)
+        The prices.
+    stage : int or ndarray of shape (n,)
+        The estimate that the record is for, from 1; 0 if the outcome is not reported. One value for all, or one per
+        customer.
+    experiment : bool or ndarray of shape (n,)
+        Whether the price was chosen in order to learn. One value for all, or one per customer.
+    """
 
     price: Array
-    stage: Stages  # the estimate the record is for, from 1; 0 if the outcome is not to be reported
-    experiment: bool | npt.NDArray[np.bool_]  # whether the price was bent to learn, not simply what looks best
+    stage: Stages
+    experiment: bool | npt.NDArray[np.bool_]
 
     @property
     def experiments(self) -> int:
-        """How many prices were bent to learn."""
+        """Number of prices that were chosen in order to learn."""
         if isinstance(self.experiment, bool):
             return len(self.price) if self.experiment else 0
         return int(np.count_nonzero(self.experiment))
@@ -146,9 +193,14 @@ class Quotes:
 
 @dataclass(frozen=True)
 class Propensity:
-    """How likely the price quoted to each customer was, given who they are and all that came before.
+    """Propensity of each quoted price, given the customer and everything before them.
 
-    A probability where the price is one of several (``discrete``), a density otherwise; NaN where it is not known.
+    Parameters
+    ----------
+    value : ndarray of shape (n,)
+        A probability where ``discrete`` is true, else a density; NaN if unknown.
+    discrete : ndarray of shape (n,)
+        Whether the price was one of several.
     """
 
     value: Array
@@ -156,22 +208,32 @@ class Propensity:
 
     @classmethod
     def certain(cls, n: int) -> Propensity:
-        """Of prices that nothing random went into."""
+        """Propensities of n prices that involved no randomness."""
         return cls(np.ones(n), np.ones(n, dtype=np.bool_))
 
     @classmethod
     def unknown(cls, n: int) -> Propensity:
-        """Of prices whose distribution is not worked out."""
+        """Propensities of n prices of unknown distribution."""
         return cls(np.full(n, np.nan), np.zeros(n, dtype=np.bool_))
 
 
 class Reports:
-    """What devices send. The server of a policy says which kind it takes."""
+    """Base class of what devices send. Each server takes one kind."""
 
 
 @dataclass(frozen=True)
 class Records(Reports):
-    """Raw records (z, p, y) of customers without privacy: one a row, each for the estimate of a stage."""
+    """Raw records (z, p, y) of customers without privacy.
+
+    Parameters
+    ----------
+    z : ndarray of shape (n, d)
+        Contexts.
+    price, y : ndarray of shape (n,)
+        Prices and outcomes.
+    stage : int or ndarray of shape (n,)
+        The estimate that a record is for. One value for all, or one per record.
+    """
 
     z: Array
     price: Array
@@ -181,18 +243,39 @@ class Records(Reports):
 
 @dataclass(frozen=True, kw_only=True)
 class Policy(ABC):
-    """Configuration shared by every policy.
+    """Configuration shared by all policies.
 
-    family: demand family (instance, class or name); dim: length d of the context; prices: (low, high), the range of
-    experiments too, so with a unit cost a good low end is the cost; ridge: penalty ridge/2 |theta|^2 of the estimate;
-    cost: unit cost, so that (p - cost) y is earned, of customers who do not come with their own; rules: business rules
-    that every price must meet.
+    Parameters
+    ----------
+    family : Family, type or str
+        Demand family: an instance, a class or a name.
+    dim : int
+        Length d of a context.
+    prices : (float, float)
+        Lowest and highest price, also of experiments. With a unit cost, the cost is a good lower end.
+    ridge : float
+        Penalty ridge/2 |theta|^2 of the estimate.
+    cost : float
+        Unit cost: a sale earns (p - cost) y. Customers may come with costs of their own instead.
+    rules : Rules, optional
+        Business rules that every price must meet.
+
+    Attributes
+    ----------
+    name : str
+        The name in the registry.
+    private : bool
+        Whether the server takes randomised reports instead of raw records.
+    raw_by_choice : bool
+        Whether customers of a private policy may agree to send raw records.
+    not_served : str
+        Why the pricing service does not run this policy; empty if it does.
     """
 
     name: ClassVar[str]
-    private: ClassVar[bool] = False  # whether its server takes randomised reports, not raw records
-    raw_by_choice: ClassVar[bool] = False  # whether customers may agree to send raw records instead
-    not_served: ClassVar[str] = ""  # why the pricing service does not run it; empty if it does
+    private: ClassVar[bool] = False
+    raw_by_choice: ClassVar[bool] = False
+    not_served: ClassVar[str] = ""
 
     family: Family
     dim: int
@@ -211,7 +294,7 @@ class Policy(ABC):
             self._check_rules(self.rules)
 
     def _check_rules(self, rules: Rules) -> None:
-        """Refuse rules that cannot be met. (A policy whose experiments have a range of their own checks that too.)"""
+        """Raise InvalidInput for rules that cannot be met. Policies with other ranges of experiments override it."""
         if not isinstance(rules, Rules):
             raise InvalidInput(f"rules must be hushprice.Rules, got {type(rules).__name__}.")
         rules.check(self.prices, self.prices)
@@ -221,7 +304,7 @@ class Policy(ABC):
 
     @property
     def restarts(self) -> bool:
-        """Whether the server forgets everything when ``Params.stage`` changes, and ignores reports for other stages."""
+        """Whether the server starts afresh when ``Params.stage`` changes and ignores reports for other stages."""
         return False
 
     def as_private(self) -> PrivatePolicy | None:
@@ -234,7 +317,7 @@ class Policy(ABC):
         return Prior.ridge(self.dim, self.ridge)
 
     def estimator(self) -> RunningEstimator:
-        """A new running estimator with this policy's family and prior. Servers get theirs from here."""
+        """A new running estimator with this policy's family and prior, for its server."""
         return RunningEstimator(self.family, prior=self.prior)
 
     def stage_estimators(self, stages: int) -> StageEstimators:
@@ -243,10 +326,16 @@ class Policy(ABC):
 
     @abstractmethod
     def server(self) -> Server[Any]:
-        """A new server half, which has learned nothing yet."""
+        """A new server half without any records."""
 
     def device(self, entropy: Entropy | None = None) -> Device:
-        """The device half. ``entropy`` is what private reports are made from: the operating system's unless given."""
+        """The device half.
+
+        Parameters
+        ----------
+        entropy : Entropy, optional
+            Source of the noise of private reports. Default: the operating system.
+        """
         return Device(self)
 
     def loop(self, entropy: Entropy | None = None) -> Loop:
@@ -262,17 +351,35 @@ class Policy(ABC):
     def terms(
         self, n: int, *, cost: float | Array | None = None, segment: Segments | None = None, last: Array | None = None
     ) -> Terms | None:
-        """On what terms n customers can be quoted; None if there are no rules and no costs but the policy's own."""
+        """The terms for n customers; None without rules if every customer has the policy's cost.
+
+        Parameters
+        ----------
+        n : int
+            Number of customers.
+        cost : float or ndarray of shape (n,), optional
+            Unit costs. Default: the policy's.
+        segment : ndarray of shape (n,), optional
+            Number of each customer's segment, where the rules have segments.
+        last : ndarray, optional
+            Last price quoted in each segment. Default: none yet.
+        """
         if self.rules is None and cost is None:
             return None
         own = self.cost if cost is None else cost
         return Terms.of(self.rules, self.prices, n, cost=own, segment=segment, last=last)
 
     def start(self, *, seed: Seed = None, patience: int = 100_000, unsafe_privacy_seed: Seed = None) -> Pricer:
-        """A live pricer. The seed fixes its price experiments; none takes fresh entropy.
+        """A new live pricer for this policy.
 
-        ``patience`` is how many offers may wait for their outcome before the oldest is given up. The noise of private
-        reports is the operating system's; ``unsafe_privacy_seed`` replaces it in tests and protects nobody.
+        Parameters
+        ----------
+        seed : int or SeedSequence, optional
+            Seed of the price experiments. Default: fresh entropy.
+        patience : int
+            How many offers may wait for their outcome before the oldest is closed.
+        unsafe_privacy_seed : int or SeedSequence, optional
+            For tests: replaces the operating system's entropy in private reports, which then protect nobody.
         """
         from hushprice.policies.pricer import Pricer
 
@@ -307,20 +414,35 @@ class Policy(ABC):
 
 
 def is_policy(value: object) -> TypeGuard[Policy]:
-    """Whether this is a policy, for functions that take other things too."""
+    """Whether ``value`` is a policy, for functions that also take other types."""
     return isinstance(value, Policy)
 
 
 class Device:
-    """The customer's side: stateless, computes the price and the report from public params."""
+    """The customer's half: stateless, computes price and report from public params.
+
+    Parameters
+    ----------
+    policy : Policy
+        The configuration.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
     def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None = None) -> Quotes:
-        """Prices for contexts z (n, d), one uniform a row in the phases that draw.
+        """Prices for a block of customers.
 
-        ``terms`` are given where there are rules to meet or customers have costs of their own.
+        Parameters
+        ----------
+        params : Params
+            The published params.
+        z : ndarray of shape (n, d)
+            Contexts.
+        rng : Generator
+            Source of one uniform per row in the phases that draw.
+        terms : Terms, optional
+            Needed with rules, or if customers have costs of their own. Its last prices are updated.
         """
         policy, n = self.policy, len(z)
         uniforms = rng.random(n) if params.phase.draws else np.empty(0)
@@ -338,9 +460,9 @@ class Device:
         return self.policy.experiment_range() if params.phase is Phase.EXPLORE else self.policy.prices
 
     def propensity(self, params: Params, z: Array, price: Array, terms: Terms | None = None) -> Propensity:
-        """How likely :meth:`quote` was to quote these prices, on the terms as they were before.
+        """Propensities of prices that :meth:`quote` returned, on the terms as they were before the quote.
 
-        A device that quotes in its own way and does not say how likely its prices are has unknown propensities.
+        They are unknown for a subclass that overrides :meth:`quote` but not this method.
         """
         n = len(z)
         if type(self).quote is not Device.quote and type(self).propensity is Device.propensity:
@@ -351,29 +473,38 @@ class Device:
         if terms is None and params.phase is Phase.EXPLORE:
             low, high = self._range(params)
             return Propensity(np.full(n, 1.0 / (high - low)), np.zeros(n, dtype=np.bool_))
-        given = Terms.of(None, policy.prices, n, cost=policy.cost) if terms is None else terms.before()
+        before = Terms.of(None, policy.prices, n, cost=policy.cost) if terms is None else terms.before()
         value, discrete = np.empty(n), np.empty(n, dtype=np.bool_)
-        on_terms.propensities(self._rule(params), z, price, given.within(self._range(params)), value, discrete)
+        on_terms.propensities(self._rule(params), z, price, before.within(self._range(params)), value, discrete)
         return Propensity(value, discrete)
 
     def report(
         self, params: Params, z: Array, price: Array, y: Array, stage: Stages, *, public: Choices | None = None
     ) -> Reports:
-        """What goes back to the server; without privacy, the raw records.
+        """The reports of a block of customers; without privacy, their raw records.
 
-        ``public`` says which customers chose to send raw records, where a policy leaves them the choice.
+        Parameters
+        ----------
+        params : Params
+            The params at the time of the quotes.
+        z, price, y : ndarray
+            Contexts, quoted prices and outcomes.
+        stage : int or ndarray of shape (n,)
+            ``Quotes.stage``.
+        public : ndarray of shape (n,), optional
+            Which customers agreed to send raw records, in policies with ``raw_by_choice``.
         """
         return Records(z, price, y, stage)
 
 
 class Server(ABC, Generic[ReportsT]):
-    """The seller's side: what has been learned, in a form that can be saved.
+    """The seller's half: what was learned, in a form that can be saved.
 
-    A server of one's own implements the abstract methods. The pricing service also uses :meth:`estimate` and
-    :meth:`progress`, which have defaults.
+    A subclass implements the abstract methods. The pricing service also calls :meth:`estimate` and :meth:`progress`,
+    which have defaults.
     """
 
-    only_experiments: ClassVar[bool] = False  # whether outcomes of experiments are all that it learns from
+    only_experiments: ClassVar[bool] = False  # whether the server learns from experiments only
 
     @property
     @abstractmethod
@@ -383,16 +514,16 @@ class Server(ABC, Generic[ReportsT]):
     @property
     @abstractmethod
     def span(self) -> int:
-        """For how many customers they stay in force, whatever these customers do."""
+        """For how many customers the params stay valid regardless of what customers do."""
 
     @property
     def left(self) -> int:
-        """For how many customers phase, level, ``learn`` and stage stay, though the estimate may move in between."""
+        """For how many customers phase, level, ``learn`` and stage stay the same; the estimate may change earlier."""
         return self.span
 
     @abstractmethod
     def advance(self, n: int) -> None:
-        """So many customers have been quoted under the current parameters (n <= span)."""
+        """Count n customers who were quoted under the current params (n <= span)."""
 
     @abstractmethod
     def absorb(self, reports: ReportsT) -> None:
@@ -400,20 +531,19 @@ class Server(ABC, Generic[ReportsT]):
 
     @property
     def estimators(self) -> tuple[RunningEstimator, ...]:
-        """The running estimates it prices from, for those who check them."""
+        """The running estimators that the server prices from; the generic checks measure their drift."""
         return ()
 
     def estimate(self) -> tuple[Array, Array | None]:
-        """The estimate of theta and its covariance; the state stays as it is.
+        """The estimate of theta and its covariance. The state does not change.
 
-        The default asks the running estimator that holds most records. Without any it takes theta from the params of
-        a copy, with no covariance. A server with a posterior of its own overrides this.
+        By default that of the running estimator with most records; without estimators, theta of a copy's params and
+        no covariance. A server with its own posterior overrides this method.
 
         Returns
         -------
         theta : ndarray of shape (2 d,)
-            The best estimate from what was taken in so far. A server may leave out records that it has not looked at
-            yet, as long as the estimate is the one that it prices from.
+            The estimate from all reports absorbed. A server may leave out recent ones if it prices without them.
         covariance : ndarray of shape (2 d, 2 d) or None
             Covariance of ``theta``; None if it is not known.
         """
@@ -423,20 +553,20 @@ class Server(ABC, Generic[ReportsT]):
 
     @property
     def steps(self) -> int | None:
-        """How many steps of projected SGD (``kernels/sgd.py``) led to the estimate; None if it is made otherwise.
+        """Number of projected SGD steps (``kernels/sgd.py``) behind the estimate; None for other estimators.
 
-        Bands of such an estimate are made by replaying the steps.
+        The dashboard computes bands of an SGD estimate by replaying its steps.
         """
         return None
 
     def progress(self) -> Progress | None:
-        """How far the current phase is; None if there is nothing to count. The state stays as it is."""
+        """Progress of the current phase; None if there is nothing to count. The state does not change."""
         return None
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Everything, as plain data: numbers and arrays by name."""
+        """The whole state as plain data: numbers and arrays by name."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a state given by :meth:`state`."""
+        """Replace the state by one that :meth:`state` returned."""

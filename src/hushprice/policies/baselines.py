@@ -1,8 +1,8 @@
-"""Policies that learn nothing, to measure the others against.
+"""Baselines that learn nothing, for comparison.
 
 Clairvoyant:  p_t = p*(theta_true, z_t)      regret 0
 FixedPrice:   p_t = p                        what one price for everyone costs
-RandomPrice:  p_t ~ Uniform[l, u]            what experimenting for ever costs
+RandomPrice:  p_t ~ Uniform[l, u]            what experimenting forever costs
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from hushprice.policies.phases import Phase
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Clairvoyant(Policy):
-    """Knows theta = (alpha, beta) and quotes the best price. No policy earns more."""
+    """Knows the true theta and quotes the best price. No policy earns more.
+
+    Parameters
+    ----------
+    theta : array_like of shape (2 d,)
+        The true (alpha, beta).
+    **options
+        Those of :class:`Policy`.
+    """
 
     name: ClassVar[str] = "clairvoyant"
     theta: Array
@@ -38,7 +46,17 @@ class Clairvoyant(Policy):
 
 @dataclass(frozen=True, kw_only=True)
 class FixedPrice(Policy):
-    """The same price for everyone; the command line takes the best one, as if known in advance."""
+    """The same price for everyone.
+
+    On the command line it is the best such price, as if known in advance.
+
+    Parameters
+    ----------
+    price : float
+        The price, within ``prices``.
+    **options
+        Those of :class:`Policy`.
+    """
 
     name: ClassVar[str] = "fixed-price"
     price: float
@@ -56,7 +74,7 @@ class FixedPrice(Policy):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomPrice(Policy):
-    """A price experiment with every customer."""
+    """A price experiment with every customer. It takes the options of :class:`Policy`."""
 
     name: ClassVar[str] = "random-price"
 
@@ -65,7 +83,7 @@ class RandomPrice(Policy):
 
 
 class ConstantServer(Server[Records]):
-    """Publishes the same parameters for ever."""
+    """Publishes the same params forever."""
 
     def __init__(self, params: Params) -> None:
         self._params = params

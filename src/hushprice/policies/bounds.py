@@ -1,8 +1,8 @@
 """Policies that price from confidence bounds.
 
-A policy of this kind says how its device prices (``phase``) and, for each episode, how long it is, how many stages of
-records are kept apart, how many experiments each stage begins with, and how wide the bounds are. The server half keeps
-the records and, for each stage, the estimate theta and a root of the inverse of V = ridge I + sum of x x'.
+A subclass states how its device prices (``phase``) and implements :meth:`BoundPolicy.plan`: per episode its length, the
+number of stages, the experiments per stage and the width of the bounds. The server half stores the records of each
+stage, its estimate theta and a root of the inverse of V = ridge I + sum of x x'.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from hushprice.policies.phases import Phase
 from hushprice.policies.snapshot import whole
 from hushprice.privacy import Entropy
 
-LARGEST_BOUNDED = 3000  # dim; every stage holds two matrices of (2 d)^2 numbers
-LARGEST_STAGED = 400  # dim, where there are up to 53 stages
+LARGEST_BOUNDED = 3000  # dim: every stage holds two matrices of (2 d)^2 numbers
+LARGEST_STAGED = 400  # dim, with up to 53 stages
 MOST_STAGES = 64
 MOST_ARMS = 10_000_000
 MOST_DRAWS = 2**20  # random numbers drawn at once
@@ -49,20 +49,36 @@ MOST_EPISODES = 1_000_000
 
 
 def loglog(T: float) -> float:
-    """log log T, for the paper's widths; below 16 as at 16, where it is about 1."""
+    """log log max(T, 16), for the paper's widths; about 1 at T = 16."""
     return math.log(math.log(max(T, 16.0)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a policy does in one episode."""
+    """Parameters of one episode.
 
-    length: int  # rounds
-    alpha: float  # width of x is alpha |x|_{V^-1}
-    stages: int = 1  # S
-    tau: int = 0  # experiments each stage begins with
-    arms: int = 2  # K, equispaced prices
-    floor: float = 0.0  # width that is as good as none
+    Parameters
+    ----------
+    length : int
+        Number of rounds.
+    alpha : float
+        The width of x is alpha |x|_{V^-1}.
+    stages : int
+        Number of stages S.
+    tau : int
+        Experiments at the start of each stage.
+    arms : int
+        Number of equispaced prices K.
+    floor : float
+        A width that counts as zero.
+    """
+
+    length: int
+    alpha: float
+    stages: int = 1
+    tau: int = 0
+    arms: int = 2
+    floor: float = 0.0
 
     def __post_init__(self) -> None:
         for name, least, most in (
@@ -83,9 +99,14 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundPolicy(Policy):
-    """Prices from confidence bounds, in one of four ways (``phase``: INDEX, SAMPLE, SET or STAGES).
+    """Base class: prices from confidence bounds, by ``phase`` INDEX, SAMPLE, SET or STAGES.
 
-    ``width_scale`` multiplies their width; 1 is the width in the paper.
+    Parameters
+    ----------
+    width_scale : float
+        Factor on the width of the bounds; 1 is the width in the paper.
+    **options
+        Those of :class:`Policy`.
     """
 
     phase: ClassVar[Phase]
@@ -106,15 +127,15 @@ class BoundPolicy(Policy):
 
     @property
     def uniforms(self) -> int:
-        """Random numbers a price takes: two for each point drawn."""
+        """Uniforms per price: two per point drawn."""
         return 2 if self.phase is Phase.SAMPLE else 0
 
     @abstractmethod
     def plan(self, k: int) -> Plan:
-        """What to do in episode k = 1, 2, ..."""
+        """The parameters of episode k = 1, 2, ..."""
 
     def checked_plan(self, k: int) -> Plan:
-        """The plan of episode k, refused if its phase cannot use its stages."""
+        """The plan of episode k; InvalidInput if it has several stages in a phase other than STAGES."""
         plan = self.plan(k)
         if plan.stages > 1 and self.phase is not Phase.STAGES:
             raise InvalidInput(f"{type(self).__name__} has several stages, but only the phase STAGES can use them.")
@@ -134,8 +155,13 @@ class BoundPolicy(Policy):
 class KnownHorizon(BoundPolicy):
     """A bound policy whose widths depend on the horizon T: one episode without an end.
 
-    In live use, ``horizon`` is about how many customers are expected. It matters through logarithms (in supCB also for
-    the number of experiments and of prices), and the policy goes on beyond it.
+    Parameters
+    ----------
+    horizon : int
+        Number of customers T, in live use the expected number. It matters through logarithms (in supCB also for the
+        number of experiments and of prices), and the policy continues beyond it.
+    **options
+        Those of :class:`BoundPolicy`.
     """
 
     horizon: int
@@ -146,7 +172,7 @@ class KnownHorizon(BoundPolicy):
 
 
 class BoundDevice(Device):
-    """Prices from the published bounds, and from one grid price in the experiments."""
+    """Prices from the published bounds; in experiments, from the grid."""
 
     policy: BoundPolicy
 
@@ -167,7 +193,7 @@ class BoundDevice(Device):
         return Quotes(prices, numbers, stages > 0)
 
     def propensity(self, params: Params, z: Array, price: Array, terms: Terms | None = None) -> Propensity:
-        """As for any device; of Thompson sampling the density of the sampled price, of UCB-WTL unknown."""
+        """Propensities as for any device; for Thompson sampling the density of the price, for UCB-WTL unknown."""
         if params.bounds is None:
             return super().propensity(params, z, price, terms)
         if params.phase is Phase.SET:
@@ -178,15 +204,15 @@ class BoundDevice(Device):
 
 
 class BoundServer(Server[Records]):
-    """Counts rounds; keeps the records of each stage; restarts with every episode."""
+    """Counts rounds, stores the records of each stage and restarts with every episode."""
 
     def __init__(self, policy: BoundPolicy) -> None:
         self.policy = policy
-        self.version = 1  # of the parameters: goes up with every offer, and with every report that comes
+        self.version = 1  # of the params: increases with every offer and every report
         self._begin(1, 1)
 
     def _begin(self, k: int, first: int) -> None:
-        """Start episode k with nothing learned; its stages are numbered from ``first``."""
+        """Start episode k without records; its stages are numbered from ``first``."""
         policy = self.policy
         self.k, self.first, self.t, self.plan = k, first, 0, policy.checked_plan(k)
         self.stages = policy.stage_estimators(self.plan.stages)
@@ -233,7 +259,7 @@ class BoundServer(Server[Records]):
         return Progress(done=self.t, total=self.plan.length, counted=f"customers in round {self.k}", part=self.k)
 
     def absorb(self, reports: Records) -> None:
-        """Learn from reports; those for a stage of an earlier episode come too late."""
+        """Learn from reports; ignore those for a stage of an earlier episode."""
         self.version += len(reports.y)
         numbers = np.broadcast_to(reports.stage, len(reports.y))
         for number in np.unique(numbers):
@@ -257,7 +283,7 @@ class BoundServer(Server[Records]):
 
 
 class BoundLoop(Loop):
-    """A block of customers at a time: decide, sell, record, re-estimate."""
+    """Compiled loop over a block of customers: decide, sell, record, re-estimate."""
 
     on_terms = False
     server: BoundServer

@@ -1,7 +1,7 @@
 """Policies that alternate price experiments with greedy pricing, episode by episode.
 
-A policy of this kind is one function: how many rounds of episode q explore and how many commit. The server half
-records the experiments of all episodes and estimates theta from all of them when an episode starts to commit.
+A subclass implements one method: how many rounds of episode q explore and how many commit. The server half stores the
+experiments of all episodes and estimates theta from all of them when an episode starts to commit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hushprice.policies.phases import Phase
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodePolicy(Policy):
-    """Explore, then commit, in episodes q = 1, 2, ..."""
+    """Base class: explore, then commit, in episodes q = 1, 2, ... It takes the options of :class:`Policy`."""
 
     @abstractmethod
     def episode(self, q: int) -> tuple[int, int]:
@@ -30,7 +30,7 @@ class EpisodePolicy(Policy):
 
 
 class EpisodeServer(Server[Records]):
-    """Counts rounds, keeps the experiments, estimates when an episode commits."""
+    """Counts rounds, stores the experiments and estimates theta when an episode commits."""
 
     only_experiments: ClassVar[bool] = True
 
@@ -42,7 +42,7 @@ class EpisodeServer(Server[Records]):
 
     @property
     def _exploring(self) -> bool:
-        # Without a single outcome (they may be late) there is nothing to commit to.
+        # Without any outcome (they may be late) there is no estimate to commit to.
         return self.offset < self.explore or self.estimator.records == 0
 
     @property
@@ -95,7 +95,7 @@ class EpisodeServer(Server[Records]):
 
 
 def _episode(policy: EpisodePolicy, q: int) -> tuple[int, int]:
-    """The lengths of episode q, refused unless they are whole numbers of at least 0 and not both 0."""
+    """The lengths of episode q, checked: whole numbers of at least 0, not both 0."""
     lengths = policy.episode(q)
     whole = isinstance(lengths, tuple) and len(lengths) == 2 and all(isinstance(n, int) and n >= 0 for n in lengths)
     if not whole or sum(lengths) == 0:

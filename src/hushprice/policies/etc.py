@@ -19,6 +19,15 @@ from hushprice.policies.episodes import FOREVER, EpisodePolicy
 class ETC(EpisodePolicy):
     """Explore then commit. Regret of order sqrt(d T log T).
 
+    Parameters
+    ----------
+    horizon : int
+        Number of customers T.
+    **options
+        Those of :class:`Policy`.
+
+    Examples
+    --------
     >>> ETC(family="logistic", dim=4, prices=(0, 3), horizon=10_000).tau
     607
     """

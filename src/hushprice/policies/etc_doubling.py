@@ -17,11 +17,18 @@ from hushprice.policies.episodes import EpisodePolicy
 
 @dataclass(frozen=True, kw_only=True)
 class ETCDoubling(EpisodePolicy):
-    """Explore then commit in episodes of doubling length.
+    """Explore then commit in episodes of doubling length, for an unknown horizon.
 
-    ``factor`` scales the experiments: sqrt(2) - 1 as in the paper's simulations, so that their total is about
-    that of ETC with the horizon known; 1 as in its theorem.
+    Parameters
+    ----------
+    factor : float
+        Factor on the number of experiments. The default sqrt(2) - 1 is that of the paper's simulations, where the
+        total is about that of ETC with a known horizon; the paper's theorem has 1.
+    **options
+        Those of :class:`Policy`.
 
+    Examples
+    --------
     >>> ETCDoubling(family="logistic", dim=1, prices=(0, 3)).episode(10)
     (35, 989)
     """

@@ -1,8 +1,8 @@
-"""The loop over blocks of simulated customers, whose outcomes come at once.
+"""The loop over blocks of simulated customers, whose outcomes are known immediately.
 
-A span is a stretch of customers under the same parameters. A policy that re-estimates after every few customers
-overrides :meth:`Loop.sell_span` with a compiled loop over the same steps, and :attr:`Loop.max_block` with the largest
-block that this loop can take.
+A span is a run of customers under the same params. A policy that re-estimates every few customers overrides
+:meth:`Loop.sell_span` with a compiled loop over the same steps, and :attr:`Loop.max_block` with the largest block that
+its loop can take.
 """
 
 from __future__ import annotations
@@ -19,15 +19,27 @@ from hushprice.policies.base import Choices, Device, Params, Quotes, Server
 
 
 class Customers(Protocol):
-    """A block of simulated customers, as :class:`Loop` needs them (see ``hushprice.markets``)."""
+    """A block of n simulated customers, as :class:`Loop` needs them; ``hushprice.markets.Block`` is one.
+
+    Attributes
+    ----------
+    z : ndarray of shape (n, d)
+        Contexts.
+    public : ndarray of shape (n,)
+        Who agreed to send raw records.
+    cost : ndarray of shape (n,) or None
+        Unit cost per customer, if customers have their own.
+    segment : ndarray of shape (n,) or None
+        Number of each customer's segment, if there are segments.
+    """
 
     z: Array
     public: Choices
-    cost: Array | None  # unit cost of each, where they have their own
-    segment: Segments | None  # number of the segment of each, where there are segments
+    cost: Array | None
+    segment: Segments | None
 
     def demand(self, rows: slice) -> SimulatedDemand:
-        """What the customers in ``rows`` would buy, for compiled loops."""
+        """Demand of the customers in ``rows``, for compiled loops."""
         ...
 
     def buy(self, rows: slice, prices: Array) -> Array:
@@ -36,9 +48,22 @@ class Customers(Protocol):
 
 
 class Loop:
-    """Both halves of a policy, joined by simulated customers."""
+    """Both halves of a policy, joined by simulated customers.
 
-    on_terms: ClassVar[bool] = True  # whether its sell_span heeds rules and the costs of customers
+    Parameters
+    ----------
+    device : Device
+        The device half.
+    server : Server
+        The server half.
+
+    Attributes
+    ----------
+    on_terms : bool
+        Whether the class's ``sell_span`` supports rules and costs of customers.
+    """
+
+    on_terms: ClassVar[bool] = True
 
     def __init__(self, device: Device, server: Server[Any]) -> None:
         self.device, self.server = device, server
@@ -46,11 +71,26 @@ class Loop:
 
     @property
     def max_block(self) -> int:
-        """How many customers :meth:`sell_span` can take at once."""
+        """The most customers that :meth:`sell_span` can take at once."""
         return self.server.span
 
     def sell(self, customers: Customers, rng: np.random.Generator) -> tuple[Array, int]:
-        """Sell to a block of customers: (prices, rounds explored)."""
+        """Sell to a block of customers.
+
+        Parameters
+        ----------
+        customers : Customers
+            The block.
+        rng : Generator
+            Source of the price experiments.
+
+        Returns
+        -------
+        prices : ndarray of shape (n,)
+            The quoted prices.
+        explored : int
+            How many of them were experiments.
+        """
         n, start, explored = len(customers.z), 0, 0
         prices = np.empty(n)
         plain = self.on_terms or (self.device.policy.rules is None and customers.cost is None)
@@ -63,7 +103,7 @@ class Loop:
         return prices, explored
 
     def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
-        """Sell to the customers in ``rows``, at most :attr:`max_block` of them: (prices, rounds explored)."""
+        """:meth:`sell` for the customers in ``rows``, at most :attr:`max_block` of them."""
         device, server = self.device, self.server
         params, z, public = server.params, customers.z[rows], customers.public[rows]
         quotes = self.quote(params, z, rng, self.terms(customers, rows))
@@ -72,19 +112,19 @@ class Loop:
         if isinstance(quotes.stage, int):
             if quotes.stage:
                 server.absorb(device.report(params, z, quotes.price, y, quotes.stage, public=public))
-        elif (kept := quotes.stage > 0).any():
+        elif (learn := quotes.stage > 0).any():
             report = device.report(
-                params, z[kept], quotes.price[kept], y[kept], quotes.stage[kept], public=public[kept]
+                params, z[learn], quotes.price[learn], y[learn], quotes.stage[learn], public=public[learn]
             )
             server.absorb(report)
         return quotes.price, quotes.experiments
 
     def terms(self, customers: Customers, rows: slice) -> Terms | None:
-        """On what terms the customers in ``rows`` can be quoted."""
+        """The terms of the customers in ``rows``."""
         cost = None if customers.cost is None else customers.cost[rows]
         segment = None if customers.segment is None else customers.segment[rows]
         return self.device.policy.terms(rows.stop - rows.start, cost=cost, segment=segment, last=self.last)
 
     def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None) -> Quotes:
-        """What the device quotes."""
+        """The device's quotes."""
         return self.device.quote(params, z, rng) if terms is None else self.device.quote(params, z, rng, terms)

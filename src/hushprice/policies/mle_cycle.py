@@ -19,9 +19,16 @@ from hushprice.policies.episodes import EpisodePolicy
 class MLECycle(EpisodePolicy):
     """Cycles of a few experiments and a growing number of greedy rounds.
 
-    The original explores too little in high dimension: regret of order d sqrt(T) against sqrt(d T log T) of the
-    modified one.
+    Parameters
+    ----------
+    variant : {"modified", "original"}
+        The original explores too little in high dimension: its regret is of order d sqrt(T), that of the modified
+        variant of order sqrt(d T log T).
+    **options
+        Those of :class:`Policy`.
 
+    Examples
+    --------
     >>> [MLECycle(family="logistic", dim=9, prices=(0, 3)).episode(c) for c in (1, 10, 100)]
     [(2, 1), (5, 10), (7, 100)]
     """

@@ -1,4 +1,4 @@
-"""Phases: the ways in which a device prices, and what can be said of each."""
+"""Phases: the ways in which a device prices, and their properties."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Phase(IntEnum):
     Attributes
     ----------
     title, sentence : str
-        What the dashboard calls the phase, and one sentence about it.
+        Name and one-sentence description of the phase on the dashboard.
     draws : bool
         Whether a price takes one random number.
     certain : bool
-        Whether equal contexts get equal prices under the same params. STAGES counts as drawn: it picks among prices
-        in order to learn from them.
+        Whether equal contexts get equal prices under the same params. False for STAGES, which selects prices in order
+        to learn from them.
     experiments : bool
-        Whether prices are bent in order to learn. PERTURB at level 0 is the exception, see ``Params.experiment``.
+        Whether prices are chosen in order to learn. PERTURB at level 0 is the exception, see ``Params.experiment``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Live use: offers one at a time, outcomes whenever they come, and snapshots."""
+"""Live use: one offer at a time, outcomes in any order, snapshots."""
 
 from __future__ import annotations
 
@@ -25,36 +25,74 @@ Seed = int | np.random.SeedSequence | None
 
 @dataclass(frozen=True)
 class Offer:
-    """A price quoted to one customer. The id is all that needs to be kept until the outcome is known."""
+    """A price quoted to one customer. Without privacy, the id is enough to report the outcome.
+
+    Parameters
+    ----------
+    id : int
+        Number of the offer.
+    price : float
+        The price.
+    experiment : bool
+        Whether the price was chosen in order to learn (drawn, deviated, optimistic).
+    stage : int
+        The estimate that the outcome is for; 0 if the policy does not learn from it.
+    params : Params
+        The params at the time of the offer, without their bounds.
+    z : ndarray of shape (1, d) or None
+        The context. Under a private policy it exists only in the caller's offer, which stands for the device.
+    propensity : float
+        Probability of the price if ``discrete``, else its density; NaN if unknown.
+    discrete : bool
+        Whether the price was one of several.
+    public : bool
+        Whether the customer agreed to send a raw record.
+    token : int
+        Random number that distinguishes offers of different pricers.
+    """
 
     id: int
     price: float
-    experiment: bool  # whether the price was bent to learn (drawn, deviated, optimistic), not just what looks best
-    stage: int = field(repr=False, compare=False)  # the estimate the outcome is for; 0 if it is not learned from
-    params: Params = field(repr=False, compare=False)  # in force at the time, but for their bounds
-    z: Array | None = field(repr=False, compare=False)  # on the device's side of a private policy, nowhere else
-    propensity: float = math.nan  # how likely this price was: its probability if ``discrete``, else its density
+    experiment: bool
+    stage: int = field(repr=False, compare=False)
+    params: Params = field(repr=False, compare=False)
+    z: Array | None = field(repr=False, compare=False)
+    propensity: float = math.nan
     discrete: bool = False
-    public: bool = field(default=False, repr=False, compare=False)  # whether the customer agreed to send a raw record
-    token: int = field(default=0, repr=False)  # random: tells offers of one pricer from those of another
+    public: bool = field(default=False, repr=False, compare=False)
+    token: int = field(default=0, repr=False)
 
 
 class Pricer:
     """Quotes prices and learns from outcomes.
 
-    Outcomes may come late, out of order, more than once (later copies are ignored) or never. Offers wait for
-    their outcome until ``patience`` newer ones are waiting too; then the oldest is closed and an outcome for it is
-    ignored.
+    Parameters
+    ----------
+    policy : Policy
+        The policy.
+    seed : int or SeedSequence, optional
+        Seed of the price experiments. Default: fresh entropy.
+    patience : int
+        How many offers may wait for their outcome before the oldest is closed.
+    unsafe_privacy_seed : int or SeedSequence, optional
+        For tests: replaces the operating system's entropy in private reports, which then protect nobody.
 
-    Offers made after the last :meth:`save` are lost in a crash, and a largest step is counted from the prices saved. A
-    loaded pricer gives its offers ids from a fresh range, so that an outcome of a lost offer is refused and never taken
-    for that of another customer.
+    Notes
+    -----
+    Outcomes may come late, out of order, more than once (later copies are ignored) or never. An outcome of a closed
+    offer is ignored.
 
-    Of a private policy's customers the pricer keeps no context: the :class:`Offer` in the caller's hands is the
-    customer's device, and an outcome must come with it rather than with its id alone. The generator behind its price
-    experiments is not saved either, as the prices could be read back from it; a loaded pricer starts a fresh one. (An
-    outcome observed after the last save can be observed again after a load, and is then reported twice.)
+    A crash loses the offers made after the last :meth:`save`, and a largest step is counted from the saved prices. A
+    loaded pricer numbers its offers from a fresh range, so that it refuses the outcome of a lost offer instead of
+    assigning it to another customer.
 
+    A pricer with a private policy stores no context: the caller's :class:`Offer` stands for the customer's device, and
+    :meth:`observe` needs this offer, not only its id. :meth:`save` leaves out the generator of the price experiments,
+    because the prices could be computed from it; a loaded pricer starts a fresh one. (An outcome observed after the
+    last save can be observed again after a load, and is then reported twice.)
+
+    Examples
+    --------
     >>> from hushprice.policies import ETCDoubling
     >>> pricer = ETCDoubling(family="logistic", dim=2, prices=(0, 3)).start(seed=1)
     >>> offer = pricer.offer([1.0, 0.5])
@@ -85,37 +123,50 @@ class Pricer:
 
     @property
     def params(self) -> Params:
-        """The public parameters in force for the next customer. Looking changes nothing: a copy is asked."""
-        twin = self.policy.server()
-        twin.restore(self._server.state())
-        return twin.params
+        """The params for the next customer. They come from a copy of the server, whose state does not change."""
+        copy = self.policy.server()
+        copy.restore(self._server.state())
+        return copy.params
 
     @property
     def offers(self) -> int:
-        """Offers made so far."""
+        """Number of offers made."""
         return sum(after - first for first, after in self._runs) - 1
 
     @property
     def waiting(self) -> int:
-        """Offers whose outcome has not come yet."""
+        """Number of offers without an outcome."""
         return len(self._open)
 
     def offer(
         self, z: npt.ArrayLike, *, public: bool = False, cost: float | None = None, segment: str | None = None
     ) -> Offer:
-        """The price for a customer with context z, who is ``public`` if they agreed to send a raw record.
+        """Quote a price to one customer.
 
-        That choice matters to policies that leave it (Mixed). The others send what they send of everyone. ``cost`` is
-        what a unit costs for this customer, the policy's unless given; ``segment`` the one whose rules apply.
+        Parameters
+        ----------
+        z : array_like of shape (d,)
+            The context.
+        public : bool
+            Whether the customer agreed to send a raw record. It matters only in policies with ``raw_by_choice``.
+        cost : float, optional
+            Unit cost of this customer. Default: the policy's.
+        segment : str, optional
+            The customer's segment, if the rules have segments.
+
+        Raises
+        ------
+        InvalidInput
+            If an argument is malformed. Under a private policy the message does not repeat the value.
         """
         if not isinstance(public, (bool, np.bool_)):
             raise InvalidInput("public must be True or False: whether this customer agreed to send a raw record.")
         context, terms = self._context(z), self._terms(cost, segment)
         params = self._server.params
         before = None if terms is None else terms.before()
-        asked = (params, context, self._rng) if terms is None else (params, context, self._rng, terms)
-        quote = self._device.quote(*asked)
-        likely = self._device.propensity(params, context, quote.price, before)
+        arguments = (params, context, self._rng) if terms is None else (params, context, self._rng, terms)
+        quote = self._device.quote(*arguments)
+        propensity = self._device.propensity(params, context, quote.price, before)
         offer = Offer(
             id=self._runs[-1][1],
             price=float(quote.price[0]),
@@ -123,8 +174,8 @@ class Pricer:
             stage=int(np.max(quote.stage)),
             params=params if params.bounds is None else replace(params, bounds=None),
             z=context,
-            propensity=float(likely.value[0]),
-            discrete=bool(likely.discrete[0]),
+            propensity=float(propensity.value[0]),
+            discrete=bool(propensity.discrete[0]),
             public=bool(public),
             token=secrets.randbits(62),
         )
@@ -138,30 +189,47 @@ class Pricer:
         return offer
 
     def observe(self, offer: Offer | int, y: float) -> bool:
-        """What the customer bought, by offer or offer id. True the first time, False if it was known or too late.
+        """Report the outcome of an offer.
 
-        Not every outcome is learned from: ETC learns from its experiments only, and an episode that starts afresh not
-        from the offers of the one before.
+        Policies do not learn from every outcome: ETC learns from its experiments only, and a policy that restarts
+        ignores outcomes of earlier episodes.
+
+        Parameters
+        ----------
+        offer : Offer or int
+            The offer, or its id. A private policy needs the offer.
+        y : float
+            What the customer bought.
+
+        Returns
+        -------
+        bool
+            True the first time; False if the outcome was reported before or the offer is closed.
+
+        Raises
+        ------
+        InvalidInput
+            If this pricer did not make the offer, or ``y`` is not a possible outcome.
         """
         key = offer.id if isinstance(offer, Offer) else offer
         if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not self._made(int(key)):
-            shown = f"offer {key}" if isinstance(key, (int, np.integer)) else "such offer"
-            raise InvalidInput(f"This pricer made no {shown}, or made it after the last save before a crash.")
+            name = f"offer {key}" if isinstance(key, (int, np.integer)) else "such offer"
+            raise InvalidInput(f"This pricer made no {name}, or made it after the last save before a crash.")
         outcome = self._outcome(y)
-        known = self._open.get(int(key))
-        if known is None:
+        stored = self._open.get(int(key))
+        if stored is None:
             return False
-        told = offer if isinstance(offer, Offer) and self.policy.private else known
-        if isinstance(offer, Offer) and offer.token != known.token:
+        full = offer if isinstance(offer, Offer) and self.policy.private else stored
+        if isinstance(offer, Offer) and offer.token != stored.token:
             raise InvalidInput(f"Offer {key} was made by another pricer.")
-        if known.stage:
-            if told.z is None:
+        if stored.stage:
+            if full.z is None:
                 raise InvalidInput(
                     f"A private policy keeps no context: give the offer {key} itself with its outcome, not its id."
                 )
-            price, y_row, public = np.array([told.price]), outcome.reshape(1), np.array([told.public])
-            self._server.absorb(self._device.report(told.params, told.z, price, y_row, known.stage, public=public))
-        del self._open[known.id]
+            price, y_row, public = np.array([full.price]), outcome.reshape(1), np.array([full.public])
+            self._server.absorb(self._device.report(full.params, full.z, price, y_row, stored.stage, public=public))
+        del self._open[stored.id]
         return True
 
     def _terms(self, cost: float | None, segment: str | None) -> Terms | None:
@@ -177,8 +245,8 @@ class Pricer:
         text = (
             f"The segment must be one of {', '.join(rules.segments)}." if rules.segments else "There are no segments."
         )
-        known = discreetly(check_segment, text) if self.policy.private else check_segment()
-        number = np.array([known], dtype=np.int64)
+        index = discreetly(check_segment, text) if self.policy.private else check_segment()
+        number = np.array([index], dtype=np.int64)
         return self.policy.terms(1, cost=cost, segment=number, last=self._last.copy())
 
     def _context(self, z: npt.ArrayLike) -> Array:
@@ -197,13 +265,13 @@ class Pricer:
         return outcome
 
     def _forget(self, offer: Offer) -> Offer:
-        """What is kept of a private customer's offer: its id, and that an outcome is waited for."""
+        """A private customer's offer without price, propensity, context and params."""
         return replace(
             offer, price=self.policy.prices[0], propensity=math.nan, discrete=False, z=None, params=self._nothing()
         )
 
     def _nothing(self) -> Params:
-        """Params of which nothing is used."""
+        """Placeholder params."""
         return Params(version=0, phase=Phase.FIXED, theta=np.zeros(2 * self.policy.dim))
 
     def _made(self, key: int) -> bool:
@@ -216,7 +284,18 @@ class Pricer:
     # -- snapshots ------------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to a file; :meth:`load` goes on as if never interrupted."""
+        """Write the whole state to a file, from which :meth:`load` continues exactly.
+
+        Parameters
+        ----------
+        path : path-like
+            The file, which is replaced if it exists.
+
+        Raises
+        ------
+        SnapshotError
+            If the file cannot be written.
+        """
         waiting = list(self._open.values())
         state: dict[str, Any] = {
             "policy": {"name": self.policy.name, "config": self.policy.config()},
@@ -241,7 +320,20 @@ class Pricer:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, unsafe_privacy: bool = False) -> Pricer:
-        """The pricer that :meth:`save` wrote. One whose noise came from a seed must be asked for by name."""
+        """The pricer that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+        unsafe_privacy : bool
+            Whether to accept a pricer whose private noise came from a seed, for tests.
+
+        Raises
+        ------
+        SnapshotError
+            If the file is missing, damaged or no pricer, or its noise came from a seed and ``unsafe_privacy`` is False.
+        """
         state = snapshot.read(path)
         if state.get("unsafe_privacy_rng") is not None and not unsafe_privacy:
             raise SnapshotError(
@@ -250,7 +342,7 @@ class Pricer:
             )
         try:
             return cls._from_state(state)
-        except Exception as problem:  # whatever is wrong with the contents, the file is refused
+        except Exception as problem:  # any fault of the contents
             raise SnapshotError(f"{path} is not a usable pricer snapshot: {problem}") from problem
 
     @classmethod
@@ -283,23 +375,23 @@ class Pricer:
         if any(len(run) != 2 or run[0] > run[1] for run in pricer._runs):
             raise SnapshotError("Its offer ids make no sense.")
         pricer._reopen(state["open"])
-        if "last" in state:  # files of before there were rules have none
-            pricer._go_on(state["last"])
+        if "last" in state:  # files written before rules existed have none
+            pricer._restore_last(state["last"])
         fresh = (secrets.randbits(30) + 1) << 32
         pricer._runs.append([fresh, fresh])
         return pricer
 
-    def _go_on(self, last: Any) -> None:
-        """Take over the last price of each segment."""
+    def _restore_last(self, last: Any) -> None:
+        """Restore the last price of each segment."""
         rules, n = self.policy.rules, len(self._last)
-        known = isinstance(last, np.ndarray) and last.shape == self._last.shape and last.dtype == np.float64
+        usable = isinstance(last, np.ndarray) and last.shape == self._last.shape and last.dtype == np.float64
         terms = Terms.of(rules, self.policy.prices, n, cost=0.0, segment=np.arange(n))
-        if not known or not (np.isnan(last) | terms.allows(last)).all():
+        if not usable or not (np.isnan(last) | terms.allows(last)).all():
             raise SnapshotError("Its last prices make no sense.")
         self._last[:] = last
 
     def _reopen(self, waiting: dict[str, Any]) -> None:
-        """Take over the offers that wait for their outcome; their params no longer matter."""
+        """Restore the open offers; their params are placeholders."""
         columns = tuple(waiting[key] for key in ("id", "price", "stage", "experiment", "token"))
         ids, prices, stages, experiments, tokens = columns
         low, high = self.policy.prices

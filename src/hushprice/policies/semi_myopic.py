@@ -27,7 +27,15 @@ from hushprice.privacy import Entropy
 
 @dataclass(frozen=True, kw_only=True)
 class _Myopic(Policy):
-    """Greedy prices with a deviation kappa t^(-1/4)."""
+    """Greedy prices with a deviation kappa t^(-1/4).
+
+    Parameters
+    ----------
+    every : int
+        One round in so many is recorded.
+    warmup : int, optional
+        Records at uniform prices before the first greedy price.
+    """
 
     every: int = 5
     warmup: int | None = None
@@ -45,7 +53,7 @@ class _Myopic(Policy):
 
     @property
     def records_to_start(self) -> int:
-        """Records, at uniform prices, before the first greedy price."""
+        """Number of records at uniform prices before the first greedy price."""
         return 4 * self.dim + 10 if self.warmup is None else self.warmup
 
     def server(self) -> MyopicServer:
@@ -57,8 +65,21 @@ class _Myopic(Policy):
 
 @dataclass(frozen=True, kw_only=True)
 class SemiMyopic(_Myopic):
-    """The greedy price, deviated a little less every round.
+    """The greedy price plus or minus a deviation that shrinks every round.
 
+    Parameters
+    ----------
+    variant : {"modified", "original"}
+        kappa = d^(1/4), or kappa = 1.
+    every : int
+        One round in so many is recorded.
+    warmup : int, optional
+        Records at uniform prices before the first greedy price. Default: 4 d + 10.
+    **options
+        Those of :class:`Policy`.
+
+    Examples
+    --------
     >>> SemiMyopic(family="logistic", dim=16, prices=(0, 3)).kappa
     2.0
     """
@@ -77,11 +98,19 @@ class SemiMyopic(_Myopic):
 
 @dataclass(frozen=True, kw_only=True)
 class Greedy(_Myopic):
-    """Always the price that looks best, learning only from what those prices happen to show.
+    """Always the greedy price: no experiments after a short warm-up.
 
-    A yardstick: where contexts do not vary the price by themselves (market S2) it can settle on a wrong price for
-    ever, so that its regret grows like T. After ``warmup`` first records at uniform prices (2 d unless given, the
-    least that can identify theta) it never experiments.
+    A baseline. Where contexts do not vary the price by themselves (market S2), it can settle on a wrong price forever,
+    and then its regret grows like T.
+
+    Parameters
+    ----------
+    every : int
+        One round in so many is recorded.
+    warmup : int, optional
+        Records at uniform prices before the first greedy price. Default: 2 d, the fewest that can identify theta.
+    **options
+        Those of :class:`Policy`.
     """
 
     name: ClassVar[str] = "greedy"
@@ -97,7 +126,7 @@ class Greedy(_Myopic):
 
 
 class MyopicServer(Server[Records]):
-    """Counts rounds; keeps every n-th record; re-estimates with each."""
+    """Counts rounds, stores every n-th record and re-estimates after each."""
 
     def __init__(self, policy: _Myopic) -> None:
         self.policy = policy

@@ -1,7 +1,7 @@
 """The snapshot file: plain, versioned, checked, without pickle.
 
 A zip archive with ``snapshot.json`` (format, version, SHA-256 of each array, and every number by name) and one
-NumPy ``.npy`` file an array. Written to a temporary file first, so that a crash leaves the old file whole.
+NumPy ``.npy`` file per array. It is written to a temporary file first, so that a crash leaves the old file intact.
 """
 
 from __future__ import annotations
@@ -25,7 +25,20 @@ _HEADER = "snapshot.json"
 
 
 def write(path: str | PathLike[str], state: dict[str, Any]) -> None:
-    """Write nested dictionaries of numbers, strings, lists and arrays."""
+    """Write a state to a file.
+
+    Parameters
+    ----------
+    path : path-like
+        The file, which is replaced if it exists.
+    state : dict
+        Nested dictionaries of numbers, strings, lists and arrays.
+
+    Raises
+    ------
+    SnapshotError
+        If the file cannot be written.
+    """
     target = Path(path)
     try:
         with replacing(target, mode=0o600) as aside, aside.open("wb") as file:
@@ -35,7 +48,13 @@ def write(path: str | PathLike[str], state: dict[str, Any]) -> None:
 
 
 def read(path: str | PathLike[str]) -> dict[str, Any]:
-    """What :func:`write` wrote; :class:`SnapshotError` if the file is anything else or damaged."""
+    """Read a state that :func:`write` wrote.
+
+    Raises
+    ------
+    SnapshotError
+        If the file is missing, damaged or no snapshot.
+    """
     try:
         with open(path, "rb") as file:
             return _read(file, str(path))
@@ -48,6 +67,8 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
 def pack(state: dict[str, Any]) -> bytes:
     """The bytes of the file that :func:`write` would write.
 
+    Examples
+    --------
     >>> unpack(pack({"n": 1, "theta": np.ones(2)}))
     {'n': 1, 'theta': array([1., 1.])}
     """
@@ -57,7 +78,7 @@ def pack(state: dict[str, Any]) -> bytes:
 
 
 def unpack(data: bytes, *, name: str = "The snapshot") -> dict[str, Any]:
-    """What :func:`pack` packed; :class:`SnapshotError` if it is anything else or damaged."""
+    """The state that :func:`pack` turned into ``data``; :class:`SnapshotError` if the bytes are damaged."""
     return _read(io.BytesIO(data), name)
 
 
@@ -78,7 +99,7 @@ def _write(file: IO[bytes], state: dict[str, Any]) -> None:
 
 
 def _read(file: IO[bytes], path: str) -> dict[str, Any]:
-    """What :func:`_write` wrote; ``path`` is what it is called in refusals."""
+    """The state that :func:`_write` wrote; error messages call the file ``path``."""
     try:
         with zipfile.ZipFile(file) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
@@ -97,7 +118,7 @@ def _read(file: IO[bytes], path: str) -> dict[str, Any]:
             body: dict[str, Any] = dict(_attach(header["body"], arrays))
     except SnapshotError:
         raise
-    except Exception as problem:  # whatever is wrong with it, it is refused
+    except Exception as problem:  # any other fault of the file
         raise SnapshotError(f"{path} is not a readable hushprice snapshot: {problem}") from problem
     return body
 
@@ -114,7 +135,7 @@ def _array(archive: zipfile.ZipFile, path: str, name: str, digest: str) -> Any:
 
 
 def _detach(value: Any, name: str, arrays: dict[str, bytes]) -> Any:
-    """Replace arrays by references and keep their bytes aside."""
+    """Replace arrays by references and store their bytes in ``arrays``."""
     if isinstance(value, dict):
         return {key: _detach(item, f"{name}.{key}".lstrip("."), arrays) for key, item in value.items()}
     if isinstance(value, np.ndarray):
@@ -134,7 +155,7 @@ def _attach(value: Any, arrays: dict[str, Any]) -> Any:
 
 
 def whole(value: Any) -> int:
-    """A count from a snapshot: a whole number of at least 0 that a 64-bit counter can hold."""
+    """Check a count from a snapshot: a whole number of at least 0 that fits a 64-bit counter."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
         raise SnapshotError("The snapshot does not say which round it is in.")
     return value

@@ -1,8 +1,8 @@
 """supCB (the paper's supplement): prices are eliminated in stages that share no record, for a known horizon T.
 
 S = floor(log2 T) stages, K = ceil(sqrt(T/d) / log T) equispaced prices, alpha = width_scale log log(T) sqrt(log(3 T^1.5 K S)).
-First tau = ceil(sqrt(d T)) rounds for each stage: a price of the grid at random.
-Then, for a customer, from stage s = 1 with all K prices: r_a = (p_a - cost) psi'(x_a.theta_s), w_a = alpha |x_a|_{V_s^-1};
+First tau = ceil(sqrt(d T)) rounds per stage: a random price of the grid.
+Then per customer, from stage s = 1 with all K prices: r_a = (p_a - cost) psi'(x_a.theta_s), w_a = alpha |x_a|_{V_s^-1};
   some w_a > 2^-s:       the price of the largest w_a; the record goes to stage s
   all w_a <= 1/sqrt(T):  the price of the largest r_a; nothing is recorded
   otherwise:             on to stage s + 1 with the prices whose r_a >= max r - 2 2^-s
@@ -39,12 +39,25 @@ def _plan(T: int, *, dim: int, width_scale: float, explore: bool, length: int) -
 
 @dataclass(frozen=True, kw_only=True)
 class SupCB(KnownHorizon):
-    """Elimination of prices in stages. Regret of order sqrt(d T) log(T)^(3/2), without a unique optimal price.
+    """Elimination of prices in stages. Regret of order sqrt(d T) log(T)^(3/2), even without a unique optimal price.
 
-    At the stated width (width_scale 1) the bounds exceed the revenues themselves for most of any practical horizon, so
-    that supCB plays extreme prices and loses tens of times what ETC does. With a width_scale of 0.01 it loses 3 to 5
-    times as much in the paper's markets, where the paper reports 3 to 4; docs/measurements.md has both.
+    Parameters
+    ----------
+    horizon : int
+        Number of customers T.
+    width_scale : float
+        Factor on the width of the bounds; 1 is the width in the paper.
+    **options
+        Those of :class:`Policy`.
 
+    Notes
+    -----
+    At the paper's width the bounds exceed the revenues for most of any practical horizon, so supCB quotes extreme
+    prices and has tens of times the regret of ETC. With ``width_scale=0.01`` it has 3 to 5 times that regret in the
+    paper's markets, where the paper reports 3 to 4 (docs/measurements.md).
+
+    Examples
+    --------
     >>> plan = SupCB(family="logistic", dim=4, prices=(0, 3), horizon=10_000).plan(1)
     >>> plan.stages, plan.tau, plan.arms, round(plan.alpha, 2)
     (13, 200, 6, 9.75)
@@ -59,7 +72,15 @@ class SupCB(KnownHorizon):
 
 @dataclass(frozen=True, kw_only=True)
 class SupCBDoubling(BoundPolicy):
-    """supCB for an unknown horizon: started afresh with T = 2^k in episode k = 1, 2, ..."""
+    """supCB for an unknown horizon: it restarts with T = 2^k in episode k = 1, 2, ...
+
+    Parameters
+    ----------
+    width_scale : float
+        As for :class:`SupCB`.
+    **options
+        Those of :class:`Policy`.
+    """
 
     name: ClassVar[str] = "supcb-doubling"
     phase: ClassVar[Phase] = Phase.STAGES
@@ -71,7 +92,15 @@ class SupCBDoubling(BoundPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class SupCBAdversarial(KnownHorizon):
-    """supCB for adversarial contexts: no experiments; the ridge estimate and V + ridge I make up for them."""
+    """supCB for adversarial contexts: the ridge estimate and V + ridge I replace the experiments.
+
+    Parameters
+    ----------
+    horizon, width_scale
+        As for :class:`SupCB`.
+    **options
+        Those of :class:`Policy`.
+    """
 
     name: ClassVar[str] = "supcb-adversarial"
     phase: ClassVar[Phase] = Phase.STAGES

@@ -1,15 +1,15 @@
-"""How likely a price of Thompson sampling is.
+"""The propensity of a price of Thompson sampling.
 
 The device draws (a', b') = (z.alpha, z.beta) from a normal distribution and quotes p* = p*(a', b'). For each b' the
 best price rises with a', so that P(p* <= p | b') is a normal distribution function at the a' whose best price is p:
 
     logistic   a' = b' p + log(b' (p - c) - 1)  where b' (p - c) > 1, otherwise none
     linear     a' = b' (2 p - c)                for b' > 0
-    Poisson    p* = c + 1 / b' whatever a' is
+    Poisson    p* = c + 1 / b' for every a'
     b' <= 0    the better end of the range
 
-The density is its derivative in p, averaged over b' by Gauss-Legendre quadrature. Prices cut off at the ends of the
-range, and those on a ladder, have probabilities instead.
+The density is its derivative in p, averaged over b' by Gauss-Legendre quadrature. Prices at the ends of the range and
+prices on a ladder have probabilities instead.
 """
 
 from __future__ import annotations
@@ -26,27 +26,41 @@ from hushprice.kernels import confidence as kernel
 from hushprice.kernels.quote import window
 from hushprice.policies.base import Bounds, Policy, Propensity
 
-REACH = 9.0  # standard deviations of b'
-NODES = 32  # in a panel
+TAIL_CUT = 9.0  # standard deviations of b' to integrate over
+PANEL_NODES = 32  # quadrature nodes per panel
 MOST_PANELS = 4000
 
 
 def propensity(policy: Policy, bounds: Bounds, z: Array, price: Array, terms: Terms | None) -> Propensity:
-    """Of each price, given the published bounds."""
-    given = Terms.of(None, policy.prices, len(z), cost=policy.cost) if terms is None else terms.before()
+    """The propensity of each price under the published bounds.
+
+    Parameters
+    ----------
+    policy : Policy
+        A policy in the phase SAMPLE.
+    bounds : Bounds
+        The published bounds.
+    z : ndarray of shape (n, d)
+        Contexts.
+    price : ndarray of shape (n,)
+        Quoted prices.
+    terms : Terms, optional
+        The terms before the quotes.
+    """
+    quoted = Terms.of(None, policy.prices, len(z), cost=policy.cost) if terms is None else terms.before()
     value, discrete = np.empty(len(z)), np.empty(len(z), dtype=np.bool_)
     d, theta, work = policy.dim, bounds.theta[0], np.empty(4 * policy.dim)
     for i, p in enumerate(price):
-        s = given.segment[i]
-        low, high = window(given.low[i], given.high[i], given.last[s], given.step)
+        s = quoted.segment[i]
+        low, high = window(quoted.low[i], quoted.high[i], quoted.last[s], quoted.step)
         r2, vertex, q2 = kernel.forms(bounds.root[0], z[i], work)
         sampled = Sampled(
             code=policy.family.code, a=float(z[i] @ theta[:d]), b=float(z[i] @ theta[d:]), vertex=vertex,
-            spread_a=bounds.alpha * np.sqrt(r2), spread_b=bounds.alpha * np.sqrt(q2), cost=given.cost[i],
+            spread_a=bounds.alpha * np.sqrt(r2), spread_b=bounds.alpha * np.sqrt(q2), cost=quoted.cost[i],
             low=low, high=high,
         )  # fmt: skip
-        value[i], discrete[i] = sampled.propensity(float(p), given.ladder)
-        given.last[s] = p
+        value[i], discrete[i] = sampled.propensity(float(p), quoted.ladder)
+        quoted.last[s] = p
     return Propensity(value, discrete)
 
 
@@ -74,7 +88,7 @@ class Sampled:
         return self.density(p), False
 
     def _rung(self, p: float, ladder: Array) -> float:
-        """Prices nearer to p than to any other price of the ladder in the range."""
+        """P(p is the price of the ladder nearest to p*), among those in the range."""
         rungs = ladder[(ladder >= self.low) & (ladder <= self.high)]
         k = int(np.searchsorted(rungs, p))
         lower = 0.0 if k == 0 else self.below(0.5 * (rungs[k - 1] + rungs[k]))
@@ -82,7 +96,7 @@ class Sampled:
         return upper - lower
 
     def below(self, p: float) -> float:
-        """P(p* <= p) for p in [low, high]; at the upper end of the prices below it, P(p* < high)."""
+        """P(p* <= p) for p in [low, high); at p = high, P(p* < high)."""
         margin = p - self.cost
         if self.code != LINEAR and self.cost > self.high:
             return self._least_loss()
@@ -103,9 +117,10 @@ class Sampled:
         return float(weights @ ndtr((edge - self._mean(slopes)) / self.spread_a))
 
     def _least_loss(self) -> float:
-        """P(p* = low) where every sale is at a loss: the lower end is better if demand rises enough with the price.
+        """P(p* = low) if every sale makes a loss.
 
-        That is if (c - l) psi'(a' - b' l) < (c - h) psi'(a' - b' h).
+        The lower end loses less if demand rises enough with the price, that is if
+        (c - l) psi'(a' - b' l) < (c - h) psi'(a' - b' h).
         """
         ratio, width = (self.cost - self.low) / (self.cost - self.high), self.high - self.low
         steepest = -np.log(ratio) / width
@@ -141,11 +156,11 @@ class Sampled:
 
     def _slopes(self, low: float, high: float) -> tuple[Array, Array]:
         """Nodes b' in [low, high] and their weights under the normal distribution of b'."""
-        start = max(low, self.b - REACH * self.spread_b)
-        stop = min(high, self.b + REACH * self.spread_b)
+        start = max(low, self.b - TAIL_CUT * self.spread_b)
+        stop = min(high, self.b + TAIL_CUT * self.spread_b)
         if start >= stop:
             return np.empty(0), np.empty(0)
-        # Panels short next to the stretch of b' in which the distribution function of a' goes from 0 to 1.
+        # Panels that are short relative to the range of b' in which the distribution function of a' goes from 0 to 1.
         steepness = abs(self.vertex) + self.high + abs(self.cost)
         panels = int(np.clip(np.ceil((stop - start) * steepness / (3.0 * self.spread_a)), 16, MOST_PANELS))
         half = 0.5 * (stop - start) / panels
@@ -158,7 +173,7 @@ class Sampled:
 
 @cache
 def _quadrature() -> tuple[Array, Array]:
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    nodes, weights = np.polynomial.legendre.leggauss(PANEL_NODES)
     return nodes, weights
 
 

@@ -18,11 +18,11 @@ from hushprice.policies.phases import Phase
 
 @dataclass(frozen=True, kw_only=True)
 class AdversarialPolicy(KnownHorizon):
-    """One estimate from every sale and no experiments, for contexts in any order, with the paper's width."""
+    """One estimate from all sales and no experiments, for contexts in any order, with the paper's width."""
 
     @property
     def alpha(self) -> float:
-        """Width of the bounds."""
+        """Factor of the confidence widths."""
         T = max(self.horizon, 2)
         return self.width_scale * math.sqrt(self.dim * math.log(T)) * loglog(T) / 10.0
 
@@ -34,11 +34,24 @@ class AdversarialPolicy(KnownHorizon):
 class UCB(AdversarialPolicy):
     """The price of the largest upper confidence bound on revenue. Regret of order d sqrt(T) log T for any contexts.
 
-    That needs bounds that hold. The stated width is meant for yes/no sales; with noisier demand, or a theta that is
-    large next to it, UCB can settle on a wrong price: raise ``width_scale``, or lower ``ridge``.
+    Parameters
+    ----------
+    horizon : int
+        Number of customers T.
+    width_scale : float
+        Factor on the width of the bounds; 1 is the width in the paper.
+    **options
+        Those of :class:`Policy`.
 
-    The bound can have several local maxima in the price; the global one is found (``kernels/ucb_price.py``).
+    Notes
+    -----
+    The regret needs valid bounds. The paper's width is meant for yes/no sales. With noisier demand, or with a theta
+    that is large relative to the width, UCB can settle on a wrong price: raise ``width_scale`` or lower ``ridge``.
 
+    The bound can have several local maxima in the price; ``kernels/ucb_price.py`` computes the global one.
+
+    Examples
+    --------
     >>> round(UCB(family="logistic", dim=4, prices=(0, 3), horizon=10_000).alpha, 3)
     1.348
     """

@@ -4,8 +4,8 @@ theta_hat, V and alpha as in UCB.
 TS-WTL:   theta ~ N(theta_hat, alpha^2 V^-1),  p_t = p*(theta, z_t)
 UCB-WTL:  theta_1 .. theta_M uniform in |theta - theta_hat|_V <= alpha,  p_t = p*(theta_k, z_t) of the most profitable k
 
-Only (z.alpha, z.beta) matters to a price, so that two numbers are drawn for each theta, not 2 d; their distribution is
-that of the projected 2 d-vector (``kernels/confidence.py``).
+A price depends on theta only through (z.alpha, z.beta), so the device draws these two numbers per theta instead of 2 d;
+their distribution is that of the projected 2 d-vector (``kernels/confidence.py``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ from hushprice.policies.ucb import AdversarialPolicy
 
 @dataclass(frozen=True, kw_only=True)
 class ThompsonWTL(AdversarialPolicy):
-    """Thompson sampling: the greedy price of a theta drawn around the estimate."""
+    """Thompson sampling: the greedy price of a theta drawn around the estimate.
+
+    Parameters
+    ----------
+    horizon, width_scale
+        As for :class:`UCB`.
+    **options
+        Those of :class:`Policy`.
+    """
 
     name: ClassVar[str] = "ts-wtl"
     phase: ClassVar[Phase] = Phase.SAMPLE
@@ -28,7 +36,17 @@ class ThompsonWTL(AdversarialPolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class UCBWTL(AdversarialPolicy):
-    """Optimism by Monte Carlo: of ``samples`` points of the confidence set, the greedy price of the most profitable."""
+    """Optimism by Monte Carlo: the greedy price of the most profitable of several points of the confidence set.
+
+    Parameters
+    ----------
+    samples : int
+        Number of points M.
+    horizon, width_scale
+        As for :class:`UCB`.
+    **options
+        Those of :class:`Policy`.
+    """
 
     name: ClassVar[str] = "ucb-wtl"
     phase: ClassVar[Phase] = Phase.SET
