@@ -1,6 +1,6 @@
 """Generic checks that every family, market, mechanism and policy must pass.
 
-``make test`` runs them on everything registered; a researcher can run them on a policy of their own:
+``make test`` runs them on every registered object. To run them on your own policy:
 
 >>> from hushprice import checks, policies
 >>> policy = policies.ETCDoubling(family="logistic", dim=2, prices=(0, 3))

@@ -1,4 +1,4 @@
-"""A policy in live use, customer by customer, next to the same customers in a simulation."""
+"""A policy in live use, one customer at a time, and the simulation with the same customers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,29 @@ HORIZON = 700
 
 
 def world_for(policy: Policy) -> Market:
-    """A market that fits the policy."""
+    """A market with the policy's dim, family and cost."""
     return markets.s1(dim=policy.dim, family=policy.family, cost=policy.cost, public=0.3)
 
 
 def run_batch(policy: Policy, market: Market, *, horizon: int = HORIZON, seed: int = 5) -> Trace:
-    """One replication by the simulation engine, with every price and outcome."""
+    """One replication by the simulation engine.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy.
+    market : Market
+        The market to sell in.
+    horizon : int
+        Number of customers.
+    seed : int
+        Seed of the run.
+
+    Returns
+    -------
+    Trace
+        All prices and outcomes.
+    """
     trace = Trace(np.empty(horizon), np.empty(horizon))
     last = np.array([horizon], dtype=np.int64)
     replicate(policy, market, horizon=horizon, seed=seed, replication=0, checkpoints=last, trace=trace)
@@ -27,7 +44,13 @@ def run_batch(policy: Policy, market: Market, *, horizon: int = HORIZON, seed: i
 
 
 class LiveLoop:
-    """The same customers as :func:`run_batch`, sold to one at a time."""
+    """The customers of :func:`run_batch`, one at a time through a :class:`~hushprice.policies.Pricer`.
+
+    Parameters
+    ----------
+    policy, market, horizon, seed
+        As for :func:`run_batch`.
+    """
 
     def __init__(self, policy: Policy, market: Market, *, horizon: int = HORIZON, seed: int = 5) -> None:
         contexts, demand, exploration, privacy, choices = streams(seed, 0)[:5]
@@ -42,17 +65,17 @@ class LiveLoop:
         self.market, self.pricer = market, policy.start(seed=exploration, unsafe_privacy_seed=privacy)
 
     def outcome(self, t: int, price: float) -> float:
-        """What customer t buys at this price."""
+        """The outcome of customer t at this price."""
         return float(self._customers.buy(slice(t, t + 1), np.array([price]))[0])
 
     def offer(self, t: int) -> Offer:
-        """What customer t is offered."""
+        """The pricer's offer to customer t."""
         cost = None if self.cost is None else float(self.cost[t])
         segment = None if self.segment is None else self.market.segments[self.segment[t]]
         return self.pricer.offer(self.z[t], public=bool(self.public[t]), cost=cost, segment=segment)
 
     def run(self, start: int, stop: int) -> tuple[Array, Array]:
-        """Offer and observe at once, customers start to stop."""
+        """Offer to customers start to stop and observe each outcome immediately: (prices, outcomes)."""
         prices, y = np.empty(stop - start), np.empty(stop - start)
         for t in range(start, stop):
             offer = self.offer(t)

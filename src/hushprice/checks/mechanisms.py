@@ -26,7 +26,7 @@ def mechanism_checks() -> list[Callable[[Mechanism], None]]:
 
 
 def _inputs(mechanism: Mechanism) -> list[Array]:
-    """One of each pair of inputs that are hardest to hide from each other."""
+    """The first input of each pair of inputs that are hardest to distinguish."""
     return [first for _, first, _ in mechanism.extremes()]
 
 
@@ -45,26 +45,26 @@ def check_mechanism_is_unbiased(mechanism: Mechanism) -> None:
 
 
 def check_mechanism_squared_error(mechanism: Mechanism) -> None:
-    """E |report - g|^2 is as stated (z test, two-sided error rate below 1e-4), and never above the stated worst."""
+    """E |report - g|^2 is as stated (z test, two-sided error rate below 1e-4) and at most the stated worst case."""
     n = 30_000
     for g in _inputs(mechanism):
         target, values = _sampled(mechanism, g, n)
         errors = ((values - target) ** 2).sum(axis=1)
         stated = mechanism.squared_error(float(np.linalg.norm(target)))
         gap = errors.mean() - stated
-        assert abs(gap) < 5.0 * errors.std() / np.sqrt(n) + 1e-9 * stated, f"stated {stated}, found {errors.mean()}"
+        assert abs(gap) < 5.0 * errors.std() / np.sqrt(n) + 1e-9 * stated, f"stated {stated}, measured {errors.mean()}"
         assert stated <= mechanism.worst_squared_error * (1.0 + 1e-12)
 
 
 def check_mechanism_survives_an_audit(mechanism: Mechanism) -> None:
-    """A short attack does not break the claim (error rate 1e-4)."""
-    found = audit(mechanism, samples=4000, confidence=1.0 - 1e-4, rng=UnsafeSeed(5))
-    assert found.passed, found.verdict
+    """A short attack does not refute the guarantee (error rate 1e-4)."""
+    result = audit(mechanism, samples=4000, confidence=1.0 - 1e-4, rng=UnsafeSeed(5))
+    assert result.passed, result.verdict
     assert mechanism.loss.within(mechanism.guarantee), "the loss it is charged for exceeds the guarantee"
 
 
 def check_mechanism_reports(mechanism: Mechanism) -> None:
-    """Reports are whole numbers that survive JSON; what cannot be a report is refused; noise is fresh each time."""
+    """Reports are whole numbers that survive JSON; malformed reports are refused; noise is fresh each time."""
     one = _inputs(mechanism)[0]
     report = mechanism.privatize(one)
     again = Report.from_dict(json.loads(json.dumps(report.to_dict())))
@@ -83,13 +83,13 @@ def check_mechanism_reports(mechanism: Mechanism) -> None:
 
 
 def check_mechanism_refuses_bad_input(mechanism: Mechanism) -> None:
-    """Bad inputs are refused with a text that tells nothing of them; ordinary generators are not accepted."""
+    """Bad inputs are refused by a message that does not repeat them; ordinary generators are not accepted."""
     bad: tuple[Any, ...] = (
         np.full(mechanism.dim, np.nan), np.full(mechanism.dim, np.inf), np.full(mechanism.dim + 1, 0.123456),
         ["a"] * mechanism.dim, None, 0.123456,
     )  # fmt: skip
     for g in bad:
-        assert "0.123456" not in refused(mechanism.privatize, g), "the refusal tells the private input"
+        assert "0.123456" not in refused(mechanism.privatize, g), "the message repeats the private input"
     one = _inputs(mechanism)[0]
     for source in (np.random.default_rng(1), 7, "seed"):
         refused(mechanism.privatize, one, source)

@@ -25,7 +25,7 @@ PolicyCheck = Callable[[Policy], None]
 def policy_checks() -> list[PolicyCheck]:
     """The checks for a policy, of any family and dim, with prices within [0, 3].
 
-    :func:`~hushprice.checks.service.check_service` is among them where the extra ``hushprice[service]`` is installed.
+    They include :func:`~hushprice.checks.service.check_service` if the extra ``hushprice[service]`` is installed.
     """
     served = [check_service] if service_is_installed() else []
     return [
@@ -63,7 +63,7 @@ def check_same_seed_same_run(policy: Policy) -> None:
 
 
 def check_prices_in_range(policy: Policy) -> None:
-    """No price leaves the policy's range, whatever the outcomes."""
+    """No price leaves the policy's range, for ordinary and for extreme contexts."""
     low, high = policy.prices
     prices = run_batch(policy, world_for(policy)).prices
     assert ((prices >= low) & (prices <= high)).all(), f"a price left [{low}, {high}]"
@@ -76,14 +76,14 @@ def check_prices_in_range(policy: Policy) -> None:
 
 
 def check_snapshot_resumes_exactly(policy: Policy) -> None:
-    """Saved and loaded at several points, the future prices are those of a run never interrupted (the simulation's)."""
+    """A pricer that is saved and loaded at several points quotes the prices of an uninterrupted run."""
     market = world_for(policy)
     whole = run_batch(policy, market).prices
     loop = LiveLoop(policy, market)
     stops = (0, 1, 37, 300, HORIZON)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pricer.hush"
-        for stop, then in pairwise(stops):  # each goes on from the last, so that nothing can be lost on the way
+        for stop, then in pairwise(stops):  # one pricer through all stops, so that a loss at any of them shows
             loop.pricer.save(file)
             loop.pricer = Pricer.load(file, unsafe_privacy=True)
             np.testing.assert_array_equal(loop.run(stop, then)[0], whole[stop:then])
@@ -109,7 +109,7 @@ def check_late_repeated_and_missing_outcomes(policy: Policy) -> None:
 
 
 def check_estimates_do_not_drift(policy: Policy) -> None:
-    """At random times of a run each running estimate is within the stated bound of a fresh exact fit of its records."""
+    """At random times of a run, every running estimate is within DRIFT_BOUND of an exact fit of its records."""
     loop = LiveLoop(policy, world_for(policy))
     times = np.sort(np.random.default_rng(8).choice(HORIZON, size=5, replace=False))
     for start, stop in zip((0, *times), (*times, HORIZON), strict=True):
@@ -120,7 +120,7 @@ def check_estimates_do_not_drift(policy: Policy) -> None:
 
 
 def check_private_server_sees_no_raw_data(policy: Policy) -> None:
-    """Nothing a private policy's server holds or a pricer saves has a context or price of a private customer."""
+    """Neither a private policy's server nor a saved pricer contains a context or price of a private customer."""
     if not policy.private:
         return
     loop = LiveLoop(policy, world_for(policy))
@@ -148,19 +148,19 @@ def check_private_server_sees_no_raw_data(policy: Policy) -> None:
 
 
 def numbers_in(root: Any) -> set[float]:
-    """Every floating-point number in anything that can be reached from an object, but for classes and functions."""
-    seen: set[int] = set()
-    found: set[float] = set()
+    """All floating-point numbers in objects reachable from ``root``, except through classes and functions."""
+    visited: set[int] = set()
+    numbers: set[float] = set()
     stack = [root]
     while stack:
         thing = stack.pop()
-        if id(thing) in seen or callable(thing) or isinstance(thing, (str, bytes)):
+        if id(thing) in visited or callable(thing) or isinstance(thing, (str, bytes)):
             continue
-        seen.add(id(thing))
+        visited.add(id(thing))
         if isinstance(thing, float):
-            found.add(float(thing))
+            numbers.add(float(thing))
         elif isinstance(thing, np.ndarray):
-            found.update(thing.astype(np.float64).ravel().tolist())
+            numbers.update(thing.astype(np.float64).ravel().tolist())
             stack += [] if thing.base is None else [thing.base]
         elif isinstance(thing, Mapping):
             stack += [*thing.keys(), *thing.values()]
@@ -168,17 +168,17 @@ def numbers_in(root: Any) -> set[float]:
             stack += list(thing)
         elif hasattr(thing, "__dict__"):
             stack.append(vars(thing))
-    return found
+    return numbers
 
 
 def check_config_round_trip(policy: Policy) -> None:
-    """The configuration survives as plain data."""
+    """``from_config`` restores the policy that ``config`` describes."""
     again = type(policy).from_config(policy.config())
     assert again.config() == policy.config()
 
 
 def check_refuses_bad_input(policy: Policy) -> None:
-    """Bad contexts and outcomes are refused with a text, and change nothing."""
+    """Bad contexts and outcomes are refused by a message and change nothing."""
     market = world_for(policy)
     loop = LiveLoop(policy, market)
     clean = LiveLoop(policy, market)

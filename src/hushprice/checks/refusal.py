@@ -1,4 +1,4 @@
-"""The one thing every check of bad input asks for."""
+"""A helper for checks of bad input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from hushprice.errors import HushpriceError
 
 
 def refused(call: Callable[..., object], *args: Any, **options: Any) -> str:
-    """The text of the refusal that this call must end in."""
+    """The message of the HushpriceError that this call must raise.
+
+    Raises
+    ------
+    AssertionError
+        If the call succeeds, or the message is too short to be useful.
+    """
     try:
         call(*args, **options)
     except HushpriceError as refusal:

@@ -1,6 +1,6 @@
-"""The check that the pricing service can run a policy: everything that an operator can do, on a SQLite file.
+"""The check that the pricing service can run a policy: all actions of an operator, on a SQLite file.
 
-It needs the extra ``hushprice[service]``; without it ``policy_checks()`` leaves this check out.
+It needs the extra ``hushprice[service]``; without it ``policy_checks()`` omits this check.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def service_is_installed() -> bool:
 
 
 def check_service(policy: Policy) -> None:
-    """The service sells with the policy, shows what was learned, freezes it, rolls it back, and restarts, bit for bit.
+    """The service sells with the policy, shows its estimate, freezes it, rolls it back and restarts, bit for bit.
 
-    A policy that declares itself not served (``not_served``) is refused with its own reason instead.
+    A policy with a reason in ``not_served`` must be refused with this reason instead.
     """
     with registered(policy):
         if policy.not_served:
@@ -56,7 +56,7 @@ def check_service(policy: Policy) -> None:
 
 @contextmanager
 def registered(policy: Policy) -> Iterator[None]:
-    """Make the policy's class known by its name, as the service finds policies by name."""
+    """Register the policy's class for a while: the service looks policies up by name."""
     before = REGISTRY.get(policy.name)
     REGISTRY[policy.name] = type(policy)
     try:
@@ -107,7 +107,7 @@ def _check_served(policy: Policy, url: str) -> None:
 
 
 def definition_of(policy: Policy) -> Definition:
-    """A product sold with the policy. Its features have ranges, which bands of private products need."""
+    """A product definition with the policy. Its features have ranges, which bands of private products need."""
     from hushprice.service import Definition
 
     features = [{"name": f"z{j}", "low": 0.0, "high": 1.0} for j in range(policy.dim)]
@@ -116,7 +116,19 @@ def definition_of(policy: Policy) -> Definition:
 
 
 class Shop:
-    """A service with one product, and customers who buy it."""
+    """A service with one product, and customers who buy it.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy of the product.
+    url : str
+        The database.
+    create : bool
+        Whether to create the product; otherwise it exists in the database.
+    start : float
+        First time of the clock, which also seeds the customers.
+    """
 
     def __init__(self, policy: Policy, url: str, *, create: bool = False, start: float = 0.0) -> None:
         from hushprice.service import Service, Store
@@ -139,11 +151,11 @@ class Shop:
 
     @property
     def version(self) -> int:
-        """The last event so far."""
+        """Number of the last event."""
         return self.service.view(PRODUCT_NAME).seq
 
     def digest(self) -> str:
-        """SHA-256 of all that was learned."""
+        """SHA-256 of the learner's state."""
         return self.done("the digest", self.service.run(PRODUCT_NAME, lambda learner: learner.digest()))
 
     # -- selling --------------------------------------------------------------------------------------------------
@@ -165,8 +177,8 @@ class Shop:
     def _sell_plain(self, z: Array) -> list[float]:
         from hushprice.service import OfferRequest, OutcomeItem
 
-        asked = [self.service.offer(PRODUCT_NAME, OfferRequest(context=row.tolist())) for row in z]
-        offers = [self.done("an offer", future) for future in asked]
+        futures = [self.service.offer(PRODUCT_NAME, OfferRequest(context=row.tolist())) for row in z]
+        offers = [self.done("an offer", future) for future in futures]
         prices = np.array([offer.price for offer in offers])
         low, high = self.policy.prices
         assert ((prices >= low) & (prices <= high)).all(), f"a price left [{low}, {high}]"
@@ -176,7 +188,7 @@ class Shop:
         return [float(one) for one in prices]
 
     def _sell_private(self, z: Array) -> list[float]:
-        """As devices do: quote and report by the params published last."""
+        """Quote and report as devices do, by the latest published params."""
         from hushprice.service import ReportItem
 
         view = self.service.view(PRODUCT_NAME)
@@ -200,7 +212,7 @@ class Shop:
     # -- what an operator does ------------------------------------------------------------------------------------
 
     def look(self) -> tuple[Array, Array]:
-        """Look at all there is to see, which must not change anything: (theta, covariance or nothing)."""
+        """Read summary, bands, progress and estimate, which must not change the state: (theta, covariance or empty)."""
         from hushprice.service.dashboard.bands import Facts
         from hushprice.service.dashboard.curve import curve
         from hushprice.service.dashboard.summary import summary
@@ -211,15 +223,15 @@ class Shop:
         assert theta.shape == (2 * d,), f"estimate() gives a theta of shape {theta.shape}, not {(2 * d,)}"
         assert np.isfinite(theta).all(), "estimate() gives a theta that is not finite"
         assert covariance.shape in ((0,), (2 * d, 2 * d)), f"estimate() gives a covariance of shape {covariance.shape}"
-        shown = self.done("the summary", self.service.run(PRODUCT_NAME, summary))
+        page = self.done("the summary", self.service.run(PRODUCT_NAME, summary))
         facts = self.done("the bands", self.service.run(PRODUCT_NAME, Facts.of))
-        json.dumps([shown, curve(facts, self.market.draw(np.random.default_rng(1), 1)[0].tolist())], allow_nan=False)
+        json.dumps([page, curve(facts, self.market.draw(np.random.default_rng(1), 1)[0].tolist())], allow_nan=False)
         self.done("the progress", self.service.run(PRODUCT_NAME, lambda learner: learner.server.progress()))
         assert self.digest() == before, "looking at the summary, the bands or the estimate changed the server's state"
         return theta, covariance
 
     def check_frozen(self) -> None:
-        """Frozen, equal customers get equal prices and nothing is learned; unfrozen, it goes on."""
+        """While frozen, equal customers get equal prices and nothing is learned; then unfreeze."""
         self.done("freezing", self.service.set_mode(PRODUCT_NAME, "frozen", by="check"))
         params, learned = self.service.view(PRODUCT_NAME).params, self.service.view(PRODUCT_NAME).counts["learned"]
         assert params.phase.certain, f"frozen, prices are still drawn: {params.phase.name}"
@@ -233,7 +245,7 @@ class Shop:
         self.done("unfreezing", self.service.set_mode(PRODUCT_NAME, "live", by="check"))
 
     def check_guardrails(self) -> None:
-        """Prices stay within guardrails. (Of private products the devices see to that.)"""
+        """Prices stay within guardrails. (For private products the devices enforce them.)"""
         low, high = self.policy.prices
         low, high = low + 0.1 * (high - low), high - 0.1 * (high - low)
         self.done("guardrails", self.service.set_guardrails(PRODUCT_NAME, {"low": low, "high": high}, by="check"))

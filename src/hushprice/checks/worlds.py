@@ -21,7 +21,7 @@ def family_checks() -> list[Callable[[Family], None]]:
 
 
 def check_market_draws(market: Market) -> None:
-    """Contexts have the stated shape, are finite, repeat with the seed, and blocks join without a seam."""
+    """Contexts have the stated shape, are finite and repeat with the seed; blocks add up to the horizon."""
     first, again = (market.draw(np.random.default_rng(1), 500) for _ in range(2))
     assert first.shape == (500, market.dim)
     assert np.isfinite(first).all()
@@ -31,7 +31,7 @@ def check_market_draws(market: Market) -> None:
 
 
 def check_market_optimum(market: Market) -> None:
-    """No price on a fine grid earns more than the optimal one, and regret is never negative."""
+    """No price on a fine grid earns more than the optimal price."""
     z = market.draw(np.random.default_rng(1), 200)
     a, b = z @ market.alpha, z @ market.beta
     best = market.family.optimal_revenue(a, b, market.prices, cost=market.cost)
@@ -55,7 +55,7 @@ def check_family_derivatives(family: Family) -> None:
 
 
 def check_family_optimal_price(family: Family) -> None:
-    """The closed form is at least as good as the best of 20 001 prices, costs and odd signs included."""
+    """The optimal price earns at least as much as the best of 20 001 prices, for all costs and signs of b."""
     grid = np.linspace(0.0, 3.0, 20_001)
     for cost in (0.0, 0.7, 4.0):
         for a in (-30.0, -2.0, 0.0, 1.0, 5.0, 40.0):
@@ -68,7 +68,7 @@ def check_family_optimal_price(family: Family) -> None:
 
 
 def check_family_sampling(family: Family) -> None:
-    """Sampled outcomes are possible and have the stated mean (z test, two-sided error rate 1e-6 a point)."""
+    """Sampled outcomes are possible and have the stated mean (z test, two-sided error rate 1e-6 per point)."""
     rng = np.random.default_rng(11)
     for eta in (-2.0, 0.0, 1.5):
         y = family.sample(np.full(200_000, eta), rng)
