@@ -4,8 +4,8 @@
     p on the ladder, if there is one
     |p - p'| <= largest_step, p' the last price quoted in the same segment
 
-The cost of a unit may differ from customer to customer and comes with them. Rules that cannot be met are refused when a
-policy is made, not when a customer waits for a price.
+Unit costs may differ between customers and come with each customer. Rules that cannot be met raise an error when the
+policy is constructed, not when a customer waits for a price.
 """
 
 from __future__ import annotations
@@ -30,10 +30,24 @@ EVERYONE = np.zeros(1, dtype=np.int64)
 class Rules:
     """Business rules.
 
-    ladder: the only prices allowed; largest_step: between one quote and the next in the same segment; segments: their
-    names, in any order (one segment holds everyone unless given); ranges: (low, high) of some segments, within the
-    policy's range.
+    Parameters
+    ----------
+    ladder : sequence of float
+        The only prices allowed. Default: any price.
+    largest_step : float, optional
+        Largest difference between consecutive quotes in the same segment.
+    segments : sequence of str
+        Names of the segments, in any order. Default: those of ``ranges``; without any, everyone is in one segment.
+    ranges : mapping of str to (float, float)
+        Lowest and highest price of some segments, within the policy's range.
 
+    Raises
+    ------
+    InvalidInput
+        If a value is malformed or a range names an unknown segment.
+
+    Examples
+    --------
     >>> rules = Rules(ladder=(0.99, 1.49, 1.99), ranges={"student": (0.5, 1.5)})
     >>> rules.segments
     ('student',)
@@ -67,7 +81,18 @@ class Rules:
             object.__setattr__(self, "largest_step", step)
 
     def check(self, prices: tuple[float, float], experiments: tuple[float, float]) -> None:
-        """Refuse rules that cannot be met with prices, and price experiments, in these ranges."""
+        """Check that the rules can be met.
+
+        Parameters
+        ----------
+        prices, experiments : (float, float)
+            The ranges of prices and of price experiments.
+
+        Raises
+        ------
+        InvalidInput
+            If some customer could get no price, or part of the ladder is out of reach.
+        """
         for name in self.segments or ("everyone",):
             low, high = self.ranges.get(name, prices)
             if low < prices[0] or high > prices[1]:
@@ -102,7 +127,7 @@ class Rules:
                 )
 
     def index(self, segment: str | None) -> int:
-        """The number of a segment by its name; 0 for everyone where there are none."""
+        """The number of a segment by name; 0 if the rules have no segments."""
         if not self.segments:
             if segment is not None:
                 raise InvalidInput(f"The rules know no segments, so that {segment!r} is none of them.")
@@ -114,7 +139,7 @@ class Rules:
         return self.segments.index(segment)
 
     def config(self) -> dict[str, Any]:
-        """The rules as plain data; ``Rules(**config)`` reads them back."""
+        """The rules as plain data; ``Rules(**config)`` restores them."""
         return {
             "ladder": list(self.ladder),
             "largest_step": self.largest_step,
@@ -124,7 +149,15 @@ class Rules:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any], *, source: str = "the rules") -> Rules:
-        """Rules from plain data."""
+        """Rules from plain data.
+
+        Parameters
+        ----------
+        plain : mapping
+            The parameters by name, as from JSON or TOML.
+        source : str
+            What error messages call the data.
+        """
         known = ("ladder", "largest_step", "segments", "ranges")
         for key in plain:
             if key not in known:
@@ -139,12 +172,16 @@ class Rules:
 
     @classmethod
     def read(cls, path: str | Path) -> Rules:
-        """Rules from a TOML file::
+        """Rules from a TOML file.
 
-        ladder = [4.99, 5.99, 6.99]
-        largest_step = 1.0
-        [ranges]
-        LOW = [3.0, 8.0]
+        Examples
+        --------
+        A file of rules::
+
+            ladder = [4.99, 5.99, 6.99]
+            largest_step = 1.0
+            [ranges]
+            LOW = [3.0, 8.0]
         """
         return cls.of(read_toml(path, what="rules"), source=str(path))
 
@@ -164,10 +201,20 @@ NO_RULES = Rules()
 
 
 class Terms(NamedTuple):
-    """On what terms a block of customers can be quoted: what kernels need of the rules and of each customer's cost.
+    """The rules and costs of a block of n customers, as kernels take them.
 
-    They are in the order in which kernels take them. ``last`` is the last price of each segment, NaN before the first;
-    whoever quotes keeps it up.
+    Parameters
+    ----------
+    cost, low, high : ndarray of shape (n,)
+        Unit cost and price range per customer.
+    ladder : ndarray
+        The allowed prices in rising order; empty for any price.
+    segment : ndarray of shape (n,)
+        Number of each customer's segment.
+    step : float
+        The largest step; infinite without one.
+    last : ndarray
+        Last price of each segment, NaN before the first. Functions that quote update it.
     """
 
     cost: Array
@@ -189,7 +236,23 @@ class Terms(NamedTuple):
         segment: Segments | None = None,
         last: Array | None = None,
     ) -> Terms:
-        """The terms of n customers."""
+        """The terms of n customers.
+
+        Parameters
+        ----------
+        rules : Rules or None
+            The business rules.
+        prices : (float, float)
+            The range of customers whose segment has none.
+        n : int
+            Number of customers.
+        cost : float or ndarray of shape (n,)
+            Unit costs.
+        segment : ndarray of shape (n,), optional
+            Number of each customer's segment; required if the rules have segments.
+        last : ndarray, optional
+            Last price of each segment. Default: none yet.
+        """
         rules = NO_RULES if rules is None else rules
         if rules.segments and segment is None:
             raise InvalidInput(f"These rules need the segment of each customer: {', '.join(rules.segments)}.")
@@ -209,22 +272,22 @@ class Terms(NamedTuple):
         )
 
     def rows(self, rows: slice) -> Terms:
-        """The terms of some of the customers, with the same last prices."""
+        """The terms of the customers in ``rows``; the last prices are shared."""
         cost, low, high = (part[rows] for part in (self.cost, self.low, self.high))
         return self._replace(cost=cost, low=low, high=high, segment=self.segment[rows])
 
     def within(self, prices: tuple[float, float]) -> Terms:
-        """The same terms with every range cut to ``prices``; one that does not reach into it becomes its nearer end."""
+        """The same terms with every range cut to ``prices``; a range outside it becomes the nearer end."""
         low, high = (np.minimum(np.maximum(part, prices[0]), prices[1]) for part in (self.low, self.high))
         return self._replace(low=low, high=high)
 
     def allows(self, prices: Array) -> npt.NDArray[np.bool_]:
-        """Which of these prices are allowed, whatever was quoted before."""
+        """Which of these prices are allowed, regardless of the largest step."""
         inside = (prices >= self.low) & (prices <= self.high)
         return inside & np.isin(prices, self.ladder) if self.ladder.size else inside
 
     def before(self) -> Terms:
-        """A copy whose last prices stay as they are."""
+        """A copy with last prices of its own, which quotes on the original do not change."""
         return self._replace(last=self.last.copy())
 
 
