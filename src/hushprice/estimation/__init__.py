@@ -1,4 +1,4 @@
-"""Estimation: the maximum likelihood estimate, and running ones for policies that re-estimate all the time."""
+"""Estimation: maximum likelihood from all records, and running estimators for policies that re-estimate often."""
 
 from hushprice.estimation.mle import Fit, design, fit
 from hushprice.estimation.prior import Prior

@@ -23,14 +23,27 @@ from hushprice.kernels import newton as kernel
 from hushprice.kernels.state import Penalty, ridge_penalty
 
 _SUBSAMPLE = 16  # the first fit is on one record in so many
-_LARGE = 8  # ... when that leaves at least so many records per coefficient
-_CHUNK = 16_384  # records a thread takes at a time
-_SUSPECT = 1e-5  # a fitted psi'' this small asks whether the MLE exists
+_LARGE = 8  # ... if at least so many records per coefficient remain
+_CHUNK = 16_384  # records per thread and task
+_SUSPECT = 1e-5  # a smaller fitted psi'' triggers the test whether the MLE exists
 
 
 def design(z: npt.ArrayLike, price: npt.ArrayLike) -> Array:
     """The rows x = (z, -p z) of the paper's regression.
 
+    Parameters
+    ----------
+    z : array_like of shape (n, d)
+        Contexts.
+    price : float or array_like of shape (n,)
+        Prices.
+
+    Returns
+    -------
+    ndarray of shape (n, 2 d)
+
+    Examples
+    --------
     >>> design([[1.0, 2.0]], [3.0])
     array([[ 1.,  2., -3., -6.]])
     """
@@ -43,7 +56,30 @@ def design(z: npt.ArrayLike, price: npt.ArrayLike) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """A fitted model. ``covariance`` is ``H^-1 I H^-1`` with H the penalised and I the plain information."""
+    """A fitted model.
+
+    Attributes
+    ----------
+    family : Family
+        The demand family.
+    theta : ndarray of shape (m,)
+        The estimate.
+    covariance : ndarray of shape (m, m)
+        ``H^-1 I H^-1`` times the dispersion, with H the penalised and I the plain information; NaN for coefficients
+        that the records do not identify.
+    loglik : float
+        Weighted log-likelihood at the estimate.
+    ridge : float
+        The penalty is ridge/2 |theta|^2.
+    dispersion : float
+        Residual variance of linear demand; 1 for other families.
+    rank : int
+        Number of identified coefficients.
+    records : int
+        Number of records with positive weight.
+    passes : int
+        Newton passes over the records.
+    """
 
     family: Family
     theta: Array
@@ -62,7 +98,7 @@ class Fit:
         return np.sqrt(np.where(np.isnan(variance), np.inf, variance))
 
     def utility(self, z: npt.ArrayLike) -> tuple[Array, Array]:
-        """(a, b) = (z.alpha, z.beta) of contexts, for a fit on :func:`design` rows."""
+        """(a, b) = (z.alpha, z.beta) per context, for a fit on :func:`design` rows."""
         d = self.theta.size // 2
         contexts = array("z", z, shape=(None, d))
         return contexts @ self.theta[:d], contexts @ self.theta[d:]
@@ -78,17 +114,48 @@ def fit(
     tolerance: float = 1e-6,
     max_passes: int = 200,
 ) -> Fit:
-    """Maximum likelihood estimate of theta from rows x (n, m) and outcomes y (n,).
+    """Maximum likelihood estimate of theta.
 
+    Parameters
+    ----------
+    family : Family or str
+        The demand family.
+    x : array_like of shape (n, m)
+        One row per record, as from :func:`design`.
+    y : array_like of shape (n,)
+        Outcomes.
+    ridge : float
+        Penalty ridge/2 |theta|^2.
+    weights : array_like of shape (n,), optional
+        A record of weight w counts like w records; the dispersion of a linear model counts records.
+    tolerance : float
+        Largest length of the last Newton step, in standard errors. The step is taken, so the remaining error is of the
+        order of its square.
+    max_passes : int
+        Most Newton passes over the records.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    NoMLE
+        If ``ridge`` is 0 and the records are separable.
+    HushpriceError
+        If Newton's method does not converge.
+
+    Notes
+    -----
     Rank-deficient rows with ``ridge=0`` give the estimate of smallest norm (with columns on one scale) and infinite
-    standard errors for the coefficients that are not identified. Separable records with ``ridge=0`` have no
-    estimate: :class:`NoMLE`. Weights count like repeated records; a linear model's dispersion counts records.
+    standard errors for the coefficients that are not identified.
 
-    ``tolerance`` is the length, in standard errors, of the last Newton step; that step is taken, so what is left
-    is of the order of its square.
+    References
+    ----------
+    McCullagh & Nelder, *Generalized Linear Models*; existence: Albert & Anderson (1984).
 
-    Reference: McCullagh & Nelder, *Generalized Linear Models*; existence: Albert & Anderson (1984).
-
+    Examples
+    --------
     >>> import numpy as np
     >>> x = design(np.ones((6, 1)), [1, 1, 1, 2, 2, 2])
     >>> fit("poisson", x, [4, 4, 4, 2, 2, 2]).theta.round(6)  # log 4 = a - b, log 2 = a - 2 b
@@ -106,7 +173,7 @@ def fit(
         w = array("weights", weights, shape=(n,))
         if (w < 0).any():
             raise InvalidInput("weights must not be negative.")
-        counted = w > 0  # a record of weight 0 is no record
+        counted = w > 0  # ignore records of weight 0
         rows, outcomes, w = np.ascontiguousarray(rows[counted]), outcomes[counted], w[counted]
         n = len(w)
         unit = float(w.mean()) if n else 1.0
@@ -160,7 +227,7 @@ def fit(
 def _solve(
     family: Family, rows: Array, y: Array, w: Array, penalty: Penalty, tolerance: float, max_passes: int
 ) -> tuple[Array, Array, int, int]:
-    """Newton from zero, or from a fit on a systematic subsample when there are records to spare."""
+    """Newton's method from zero, or with many records from a fit on a systematic subsample."""
     n, m = rows.shape
     theta = np.zeros(m)
     if n >= _SUBSAMPLE * _LARGE * m:
@@ -172,7 +239,7 @@ def _solve(
     information = np.empty((m, m))
     newton = kernel.newton if n <= _CHUNK else _newton_threaded
     status, passes = newton(family.code, rows, y, w, penalty, theta, information, tolerance, max_passes)
-    if status != kernel.CONVERGED and n >= _SUBSAMPLE * _LARGE * m:  # the subsample may have led astray
+    if status != kernel.CONVERGED and n >= _SUBSAMPLE * _LARGE * m:  # the subsample may have been a bad start
         theta[:] = 0.0
         status, passes = newton(family.code, rows, y, w, penalty, theta, information, tolerance, max_passes)
     return theta, np.tril(information) + np.tril(information, -1).T, passes, status
@@ -189,10 +256,9 @@ def _newton_threaded(
     tolerance: float,
     max_passes: int,
 ) -> tuple[int, int]:
-    """The kernel's :func:`newton` with each pass over the records shared among threads.
+    """The kernel's :func:`newton` with each pass over the records split between threads.
 
-    The records are cut at fixed places and the parts added in order, so that the result does not depend on the
-    number of threads.
+    The chunks are fixed and their sums are added in order, so that the result does not depend on the number of threads.
     """
     m = theta.size
     parts = [slice(i, i + _CHUNK) for i in range(0, len(y), _CHUNK)]
@@ -217,7 +283,7 @@ def _newton_threaded(
 
 
 def _scales(rows: Array) -> Array:
-    """Root mean square of each column, 1 for a column of zeros."""
+    """Root mean square per column; 1 for a column of zeros."""
     scale = np.sqrt(np.mean(rows**2, axis=0)) if len(rows) else np.zeros(rows.shape[1])
     return np.where(scale > 0, scale, 1.0)
 
@@ -225,13 +291,13 @@ def _scales(rows: Array) -> Array:
 def _identified(rows: Array) -> Array:
     """A basis (m, rank) of the coefficients that the records identify.
 
-    ``rows @ basis`` has orthogonal columns of mean square 1. Columns are brought to one scale first, and the rank is
-    that of the singular values, so that neither units nor nearly parallel columns hide a direction.
+    ``rows @ basis`` has orthogonal columns of mean square 1. The rank is the number of nonzero singular values of the
+    rows with columns on one scale, so that neither units nor nearly parallel columns hide a direction.
     """
     scale = _scales(rows)
     _, values, vectors = linalg.svd(rows / scale, full_matrices=False)
-    keep = values > values[:1].sum() * max(rows.shape) * np.finfo(float).eps
-    basis: Array = vectors[keep].T / values[keep] * np.sqrt(len(rows)) / scale[:, None]
+    nonzero = values > values[:1].sum() * max(rows.shape) * np.finfo(float).eps
+    basis: Array = vectors[nonzero].T / values[nonzero] * np.sqrt(len(rows)) / scale[:, None]
     return basis
 
 
@@ -242,7 +308,7 @@ def _in_row_space(rows: Array, basis: Array) -> npt.NDArray[np.bool_]:
 
 
 def _covariance(information: Array, ridge: float) -> Array:
-    """H^-1 (H - ridge) H^-1, by the kernel's Cholesky, which does not mind columns of different scale."""
+    """H^-1 (H - ridge) H^-1, by the kernel's Cholesky, which is insensitive to the columns' scales."""
     factor, inverse = np.zeros_like(information), np.empty_like(information)
     kernel.cholesky(information, factor)
     kernel.invert(factor, inverse)
@@ -259,11 +325,11 @@ def _dispersion(family: Family, y: Array, eta: Array, w: Array, rank: int) -> fl
 
 
 def _require_existence(family: Family, rows: Array, y: Array, eta: Array) -> None:
-    """Refuse separable records.
+    """Raise NoMLE for separable records.
 
-    The likelihood has no maximum exactly when a direction v exists along which it never falls and somewhere
-    rises: logistic, (2 y - 1) x.v >= 0 for all records; Poisson, x.v <= 0 where y = 0 and x.v = 0 elsewhere; not
-    all zero. A linear program finds it; it is asked only when the fit has all but certain predictions.
+    The likelihood has no maximum if and only if there is a direction v along which it never falls and somewhere
+    rises: logistic, (2 y - 1) x.v >= 0 for all records; Poisson, x.v <= 0 where y = 0 and x.v = 0 elsewhere; not all
+    zero. A linear program searches for v, but only if some fitted predictions are nearly certain.
     """
     if family.code == LINEAR or y.size == 0 or rows.size == 0 or family.curvature(eta).min() > _SUSPECT:
         return
@@ -273,7 +339,7 @@ def _require_existence(family: Family, rows: Array, y: Array, eta: Array) -> Non
     else:
         signed, equal = -rows[y == 0], rows[y > 0]
     objective: Any = -signed.sum(axis=0)
-    found = scipy.optimize.linprog(
+    solution = scipy.optimize.linprog(
         objective,
         A_ub=-signed,
         b_ub=np.zeros(len(signed)),
@@ -282,7 +348,7 @@ def _require_existence(family: Family, rows: Array, y: Array, eta: Array) -> Non
         bounds=(-1, 1),
         method="highs",
     )
-    if found.status == 0 and found.fun is not None and -found.fun > 1e-7:
+    if solution.status == 0 and solution.fun is not None and -solution.fun > 1e-7:
         raise NoMLE(
             "The records are separable: some combination of the features tells the outcomes apart without error, "
             "so the maximum likelihood estimate is infinite. Pass ridge > 0 (1.0 is a good start) or add records."

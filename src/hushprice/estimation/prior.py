@@ -1,4 +1,4 @@
-"""The prior of an estimate: where theta is expected, and how firmly, before any record.
+"""The prior of an estimate: expected value and precision of theta before any record.
 
 Estimates minimise loss(theta) + 1/2 (theta - centre)' precision (theta - centre). A ridge is the simplest prior.
 """
@@ -110,14 +110,14 @@ class Prior:
 
     @property
     def penalty(self) -> Penalty:
-        """The prior as kernels take it. (Copies: Numba compiles anew for arrays that are read only.)"""
+        """The prior as kernels take it. (Arrays are copied: Numba compiles separate code for read-only arrays.)"""
         if self._ridge is not None:
             return ridge_penalty(self._ridge)
         return Penalty(0.0, self.centre.copy(), self.precision.copy())
 
 
 def _ridge_of(centre: Array, precision: Array) -> float | None:
-    """The ridge that a prior is; None if it is another prior."""
+    """The ridge of a prior ridge/2 |theta|^2; None for any other prior."""
     if not precision.size:
         return None
     ridge = float(precision[0, 0])

@@ -1,22 +1,22 @@
-"""The running estimator: the penalised MLE of a growing set of weighted records, kept up at O(m^2) per record.
+"""The running estimator: the penalised MLE of a growing set of weighted records, updated at O(m^2) per record.
 
-Between exact refits each record is taken in by one rank-one step: an exact step for its own loss plus a quadratic
-model of all the others. Exact refits come on a geometric schedule, at the latest after 25% more records; every refit
-measures the drift it removes and the schedule adapts to it.
+Between exact refits each record is added by a rank-one step: an exact step for its own loss plus a quadratic model of
+all others. Exact refits follow a geometric schedule, at the latest after 25% more records. Each refit measures the
+drift that it removes, and the schedule adapts to it.
 
 **Bound.** With H the penalised information, ``|theta - MLE|_H <= DRIFT_BOUND = 0.2``: the running estimate of any
-linear function of theta (a customer's utility at any price, say) is within a fifth of that function's own standard
-error of the exact one. It is kept by watching the second-order error of the steps since the last refit, at most
-``1/2 max_i |x_i.way| |way|_H`` with ``way`` the distance gone since; when that passes 0.15 an exact refit comes at
-once. (The maximum is taken over the contexts that arrived since the refit, the largest context so far and all prices on
-record, not over every record, so the bound is tested rather than proved.) In stationary markets the drift found is
-below a fifth of the bound; for linear demand the steps are exact. The first 200 records are always fitted exactly.
+linear function of theta (for example a customer's utility at some price) differs from the exact one by at most a fifth
+of its standard error. The estimator enforces the bound by tracking the second-order error of the steps since the last
+refit, at most ``1/2 max_i |x_i.way| |way|_H`` with ``way`` the change of theta since then; above 0.15 it refits
+immediately. (The maximum is over the contexts since the refit, the largest context so far and all prices on record, not
+over all records, so the bound is tested rather than proved.) In stationary markets the measured drift is below a fifth
+of the bound; for linear demand the steps are exact. The first 200 records are always fitted exactly.
 
-Every record has a weight, 1 until :meth:`RunningEstimator.reweigh` replaces it: the place for forgetting old records.
+Every record has weight 1 until :meth:`RunningEstimator.reweigh` replaces it, for example to forget old records.
 
-In floating point this needs features in ordinary units: the information must not exceed the prior's precision by more
-than about 1e12, say |x|^2 n / ridge <= 1e12. Beyond that nothing breaks, but the bound is not kept: standardise the
-features, or raise the ridge.
+Floating point requires features in ordinary units: the information must not exceed the prior's precision by more than
+about 1e12, roughly |x|^2 n / ridge <= 1e12. Beyond that the estimator works, but the bound may not hold: standardise
+the features or raise the ridge.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RunningEstimator:
     family : Family
         The demand family.
     prior : Prior
-        Where theta is expected before any record; ``Prior.ridge`` for a ridge.
+        The prior of theta; ``Prior.ridge`` for a ridge.
 
     Examples
     --------
@@ -72,37 +72,45 @@ class RunningEstimator:
         self._ahead: RunningEstimator | None = None  # see estimate
 
     def move(self, theta: Array, P: Array, counts: Any, pace: Array, anchor: Array) -> None:
-        """Keep the state in these arrays from now on (one row each of a stack of estimators)."""
-        mine = (self._theta, self.P, self.counts, self.pace, self.anchor)
-        for old, new in zip(mine, (theta, P, counts, pace, anchor), strict=True):
+        """Move the state into these arrays, for example into one row per array of a stack of estimators."""
+        own = (self._theta, self.P, self.counts, self.pace, self.anchor)
+        for old, new in zip(own, (theta, P, counts, pace, anchor), strict=True):
             new[...] = old
         self._theta, self.P, self.counts, self.pace, self.anchor = theta, P, counts, pace, anchor
 
     @property
     def records(self) -> int:
-        """Records held."""
+        """Number of records."""
         return int(self.counts[running.HELD])
 
     @property
     def refits(self) -> int:
-        """Exact refits so far."""
+        """Number of exact refits."""
         return int(self.counts[running.REFITS])
 
     def reserve(self, more: int) -> None:
-        """Make room for so many more records."""
+        """Allocate room for this many more records."""
         need = self.records + more
         if need > len(self.y):
             capacity = max(need, 2 * len(self.y))
             self.move_records(np.empty((capacity, self.x.shape[1])), np.empty(capacity), np.ones(capacity))
 
     def move_records(self, x: Array, y: Array, weight: Array) -> None:
-        """Keep the records in these arrays from now on. ``weight`` holds ones."""
+        """Move the records into these arrays. ``weight`` holds ones."""
         n = self.records
         x[:n], y[:n], weight[:n] = self.x[:n], self.y[:n], self.weight[:n]
         self.x, self.y, self.weight = x, y, weight
 
     def absorb(self, z: Array, price: Array, y: Array) -> None:
-        """Add records; the estimate follows when :meth:`theta` is next asked for."""
+        """Add records; the next call of :meth:`theta` updates the estimate.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n, d)
+            Contexts.
+        price, y : ndarray of shape (n,)
+            Prices and outcomes.
+        """
         self.reserve(len(y))
         n = self.records
         rows = slice(n, n + len(y))
@@ -114,19 +122,19 @@ class RunningEstimator:
         self.counts[running.HELD] += len(y)
 
     def reweigh(self, weights: npt.ArrayLike) -> None:
-        """Replace the weights of all records held; the next estimate is an exact refit.
+        """Replace the weights of all records; the next estimate is an exact refit.
 
-        A record of weight w counts like w records. Records that come later have weight 1.
+        A record of weight w counts like w records. Later records have weight 1.
 
         Parameters
         ----------
         weights : array_like of shape (records,)
-            At least 0, in the order in which the records came.
+            At least 0, in the order of the records.
 
         Raises
         ------
         InvalidInput
-            If there is not one finite weight of at least 0 per record.
+            Unless there is one finite weight of at least 0 per record.
 
         Examples
         --------
@@ -145,26 +153,26 @@ class RunningEstimator:
         self._ahead = None
 
     def arrays(self) -> EstimatorState:
-        """The state as the kernels take it."""
+        """The state as kernels take it."""
         return EstimatorState(
             self.family.code, self._penalty, self.x, self.y, self.weight, self._theta, self.P, self.counts, self.pace,
             self.anchor,
         )  # fmt: skip
 
     def theta(self) -> Array:
-        """The estimate from all records held."""
+        """The estimate from all records."""
         running.update(self.arrays())
         return self._theta.copy()
 
     @property
     def published(self) -> Array:
-        """The estimate as last asked for, without the records that came since."""
+        """The result of the last call of :meth:`theta`, without later records."""
         return self._theta.copy()
 
     def estimate(self) -> tuple[Array, Array]:
-        """The estimate as last asked for, and its covariance. The state stays as it is.
+        """The result of the last call of :meth:`theta`, and its covariance. The state does not change.
 
-        If :meth:`theta` was never called, the records are fitted by a copy, which is kept until there are more.
+        If :meth:`theta` was never called, a copy fits the records; the copy is cached until there are more records.
 
         Returns
         -------
@@ -191,7 +199,7 @@ class RunningEstimator:
         return source.published, self.family.scale**2 * source.P
 
     def exact(self) -> tuple[Array, Array]:
-        """(theta, penalised information) of a fresh exact fit of the same records; changes nothing."""
+        """(theta, penalised information) of an exact fit of the same records. The state does not change."""
         n, m = self.records, 2 * self.dim
         theta, information = np.zeros(m), np.empty((m, m))
         records = self.x[:n], self.y[:n], self.weight[:n]
@@ -219,17 +227,16 @@ class RunningEstimator:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a state given by :meth:`state`, if it is one."""
-        own = self.state()
-        for key, mine in own.items():
-            theirs = state.get(key)
-            rows_free = key in ("x", "y", "weight")
+        """Replace the state by one that :meth:`state` returned; SnapshotError if it is malformed."""
+        for key, own in self.state().items():
+            value = state.get(key)
+            any_length = key in ("x", "y", "weight")
             if (
-                not isinstance(theirs, np.ndarray)
-                or theirs.dtype != mine.dtype
-                or theirs.ndim != mine.ndim
-                or theirs.shape[rows_free:] != mine.shape[rows_free:]
-                or (key != "pace" and not np.isfinite(theirs).all())
+                not isinstance(value, np.ndarray)
+                or value.dtype != own.dtype
+                or value.ndim != own.ndim
+                or value.shape[any_length:] != own.shape[any_length:]
+                or (key != "pace" and not np.isfinite(value).all())
             ):
                 raise SnapshotError(f"The snapshot's estimator lacks a usable {key!r}.")
         held, used, fitted, refits = (int(n) for n in state["counts"])

@@ -1,9 +1,9 @@
 """Estimates with confidence widths, in stages that share no record.
 
-Each stage s = 1 .. S has a running estimate theta of its own records and, of their design matrix V = precision of the
-prior + sum of w x x' (w the weight of a record), a root W of the inverse: V^-1 = W W'. Policies with one estimate are
-the case S = 1. The arrays of all stages are stacked, and their records lie one stage after the other in one block of
-memory, so that a compiled loop can reach every stage.
+Each stage s = 1 .. S has a running estimate theta from its own records. Its design matrix is V = precision of the prior
++ sum of w x x', with w the weight of a record; the class stores a root W of the inverse, V^-1 = W W'. Policies with one
+estimate are the case S = 1. The arrays of all stages are stacked and their records share one block of memory, stage
+after stage, so that a compiled loop can access every stage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hushprice.kernels.state import StagesState
 
 
 class StageEstimators:
-    """S running estimators, each with a root of V^-1.
+    """S running estimators, each with a root of its V^-1.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class StageEstimators:
 
     @property
     def records(self) -> list[int]:
-        """Records held, by stage."""
+        """Number of records per stage."""
         return [member.records for member in self.members]
 
     def absorb(self, stage: int, z: Array, price: Array, y: Array) -> None:
@@ -73,7 +73,7 @@ class StageEstimators:
         self.members[stage - 1].absorb(z, price, y)
 
     def reserve(self, more: int) -> None:
-        """Make room in every stage for so many more records, all in one block."""
+        """Allocate room for this many more records per stage, all in one block."""
         if all(len(e.y) >= e.records + more and e.x.base is self.x for e in self.members):
             return
         room = [max(e.records + more, 2 * e.records, 64) for e in self.members]
@@ -84,22 +84,22 @@ class StageEstimators:
             e.move_records(self.x[rows], self.y[rows], self.weight[rows])
 
     def reweigh(self, stage: int, weights: npt.ArrayLike) -> None:
-        """Replace the weights of all records of a stage, counted from 1, in its estimate and in its V.
+        """Replace the weights of all records of a stage, counted from 1, in its estimate and its V.
 
-        See :meth:`RunningEstimator.reweigh`, which by itself leaves V as it is.
+        See :meth:`RunningEstimator.reweigh`, which by itself does not change V.
         """
         self.members[stage - 1].reweigh(weights)
         self.root[stage - 1], self.inside[stage - 1] = self.prior.root, 0
 
     def arrays(self) -> StagesState:
-        """The state as the kernels take it."""
+        """The state as kernels take it."""
         return StagesState(
             self.family.code, self._penalty, self.x, self.y, self.weight, self.start, self.theta, self.P, self.counts,
             self.pace, self.anchor, self.root, self.inside,
         )  # fmt: skip
 
     def bounds(self) -> tuple[Array, Array]:
-        """(theta, root of V^-1) of every stage, from all records held."""
+        """(theta, root of V^-1) of all stages, from all records."""
         self.reserve(0)
         work, state = np.empty(4 * self.dim), self.arrays()
         for s in range(len(self.members)):
@@ -112,13 +112,13 @@ class StageEstimators:
         return {"stages": stages, "root": self.root, "inside": self.inside}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a state given by :meth:`state`, if it is one."""
-        for key, mine in (("root", self.root), ("inside", self.inside)):
-            theirs = state.get(key)
+        """Replace the state by one that :meth:`state` returned; SnapshotError if it is malformed."""
+        for key, own in (("root", self.root), ("inside", self.inside)):
+            value = state.get(key)
             if (
-                not isinstance(theirs, np.ndarray)
-                or (theirs.dtype, theirs.shape) != (mine.dtype, mine.shape)
-                or not np.isfinite(theirs).all()
+                not isinstance(value, np.ndarray)
+                or (value.dtype, value.shape) != (own.dtype, own.shape)
+                or not np.isfinite(value).all()
             ):
                 raise SnapshotError(f"The snapshot lacks a usable {key!r}.")
         stages = state.get("stages")
