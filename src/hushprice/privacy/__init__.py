@@ -1,4 +1,4 @@
-"""Local differential privacy: mechanisms, what they promise, what has been spent, and an audit of it all."""
+"""Local differential privacy: mechanisms, their guarantees, the ledger of a customer's budget, and an audit."""
 
 from __future__ import annotations
 
@@ -20,15 +20,30 @@ REGISTRY: dict[str, type[Mechanism]] = {cls.name: cls for cls in (L2Ball, PrivUn
 
 
 def get(name: str) -> type[Mechanism]:
-    """The mechanism class of that name."""
+    """Return the mechanism class registered under a name.
+
+    Raises
+    ------
+    InvalidInput
+        If no mechanism has that name.
+    """
     if not isinstance(name, str) or name not in REGISTRY:
         raise unknown("mechanism", name, REGISTRY)
     return REGISTRY[name]
 
 
 def build(name: str, **options: Any) -> Mechanism:
-    """A mechanism by name.
+    """Build a mechanism by name.
 
+    Parameters
+    ----------
+    name : str
+        A key of ``REGISTRY``: "l2-ball", "privunit", "gaussian" or "randomized-response".
+    **options
+        Arguments of the mechanism's constructor.
+
+    Examples
+    --------
     >>> build("l2-ball", epsilon=1.0, clip=1.0, dim=2).guarantee.epsilon
     1.0
     """

@@ -1,17 +1,22 @@
-"""An audit: try to break a mechanism's guarantee, and say how far one got.
+"""An audit: attack a mechanism's guarantee and certify a lower bound on its epsilon.
 
 For two inputs and an event E of reports, (epsilon, delta)-LDP means P(E | first) <= e^epsilon P(E | second) + delta. So
-from n reports of each, with exact (Clopper-Pearson) bounds on both probabilities,
+from n reports of each input, with an exact (Clopper-Pearson) lower bound L on P(E | first) and upper bound U on
+P(E | second),
 
-    epsilon >= log((P(E | first) at least - delta) / (P(E | second) at most))      with the stated confidence.
+    epsilon >= log((L - delta) / U)      with the stated confidence.
 
-The attack knows the mechanism's worst event (``Mechanism.evidence``) and searches two families of others: tails of what
-is decoded (along the difference of the inputs, its length, each value and its low-order bits), and the report itself
-(each number, each of its bits, the reports that come most often). Of each family the event that shows most on one half
-of the reports is certified on the other, so that the search costs no confidence; the error rate is divided among the
-certified events. A certified epsilon above the claim proves a violation, up to that error rate; one below it is what
-this attack could show, not a proof of privacy: that is for the tests of exactness. Of very long reports the first
-and last numbers are searched.
+The attack tries the mechanism's worst known event (``Mechanism.evidence``) and searches two families of other events:
+
+- tails of the decoded report: along the difference of the inputs, its length, each value and its low-order bits;
+- the report as sent: each number, each of its bits, and the most frequent reports. Of a long report, only the first and
+  last numbers are searched.
+
+One half of the reports selects the strongest event of each family; the other half certifies it, so the search costs no
+confidence. The error rate is divided among the certified events.
+
+A certified epsilon above the claim proves a violation, up to that error rate. A certified epsilon below the claim is
+only what this attack achieved, not a proof of privacy; the proof is the counting argument that the tests check.
 """
 
 from __future__ import annotations
@@ -33,35 +38,61 @@ from hushprice.privacy.mechanism import Mechanism
 from hushprice.privacy.wire import Rows
 
 Progress = Callable[[int], None]
-MOST_PLACES = 32  # numbers of a report that are searched one by one
+MAX_SEARCHED_NUMBERS = 32  # of one report
 Bits = npt.NDArray[np.bool_]
-THRESHOLDS = 200  # events tried for each score
+THRESHOLDS = 200  # candidate thresholds per score
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one event certifies."""
+    """The lower bound on epsilon that one event certifies.
+
+    Attributes
+    ----------
+    inputs : str
+        The pair of inputs, in words.
+    event : str
+        The event E, in words.
+    epsilon : float
+        The certified lower bound.
+    often, rarely : float
+        Relative frequency of E under the first and under the second input.
+    """
 
     inputs: str
     event: str
     epsilon: float
-    often: float  # P(E | first), as counted
-    rarely: float  # P(E | second)
+    often: float
+    rarely: float
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The outcome of an audit."""
+    """The outcome of an audit.
+
+    Attributes
+    ----------
+    mechanism : str
+        Name of the mechanism.
+    claimed : Guarantee
+        The guarantee that the mechanism states.
+    samples : int
+        Reports drawn per input.
+    confidence : float
+        Confidence of all certified bounds together.
+    findings : tuple of Finding
+        The best event per family, pair and direction, strongest first.
+    """
 
     mechanism: str
     claimed: Guarantee
-    samples: int  # reports of each input
+    samples: int
     confidence: float
-    findings: tuple[Finding, ...]  # the best event of each family, pair and direction, strongest first
+    findings: tuple[Finding, ...]
 
     @property
     def worst(self) -> Finding:
-        """The event that certifies most."""
+        """The event that certifies the largest epsilon."""
         return self.findings[0]
 
     @property
@@ -71,7 +102,7 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether the claim survived."""
+        """Whether the audit is consistent with the claim."""
         return self.epsilon <= self.claimed.epsilon
 
     def __str__(self) -> str:
@@ -79,13 +110,13 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The outcome as one line of text."""
         worst = self.worst
-        shown = f"epsilon is at least {self.epsilon:.3f}"
+        bound = f"epsilon is at least {self.epsilon:.3f}"
         if self.passed:
-            return f"holds: {shown}, {self.claimed.epsilon:.3f} is claimed"
+            return f"holds: {bound}, {self.claimed.epsilon:.3f} is claimed"
         return (
-            f"BROKEN: {shown}, {self.claimed.epsilon:.3f} is claimed ({worst.event}, {worst.inputs}: "
+            f"BROKEN: {bound}, {self.claimed.epsilon:.3f} is claimed ({worst.event}, {worst.inputs}: "
             f"{worst.often:.4f} against {worst.rarely:.4f})"
         )
 
@@ -98,8 +129,27 @@ def audit(
     rng: Entropy | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Attack a mechanism with ``samples`` reports of each of several pairs of inputs.
+    """Attack a mechanism.
 
+    Parameters
+    ----------
+    mechanism : Mechanism
+        For example ``policy.mechanism``.
+    samples : int
+        Reports drawn per input of each pair in ``mechanism.extremes()``.
+    confidence : float
+        Probability that all certified bounds hold.
+    rng : Entropy, optional
+        Source of randomness. Default: the operating system.
+    progress : callable, optional
+        Called with 1 after each pair of inputs.
+
+    Returns
+    -------
+    Audit
+
+    Examples
+    --------
     >>> from hushprice.privacy import L2Ball, UnsafeSeed
     >>> result = audit(L2Ball(epsilon=1.0, clip=1.0, dim=2), samples=20_000, rng=UnsafeSeed(1))
     >>> result.passed, 0.8 < result.epsilon < 1.0
@@ -114,18 +164,18 @@ def audit(
     error = (1.0 - confidence) / (4 * len(pairs))
     half, findings = samples // 2, []
     for inputs, first, second in pairs:
-        seen, unseen = [], []
+        search, test = [], []
         for g in (first, second):
             rows = mechanism.check_rows(mechanism.privatize_many(np.tile(g, (samples, 1)), rng))
-            seen.append(_Sample(mechanism, rows[:half], first, second))
-            unseen.append(_Sample(mechanism, rows[half:], first, second))
+            search.append(_Sample(mechanism, rows[:half], first, second))
+            test.append(_Sample(mechanism, rows[half:], first, second))
         for one, other in ((0, 1), (1, 0)):
-            for family, share in ((_known, error), (_decoded, 0.5 * error), (_sent, 0.5 * error)):
-                event = max(family(seen[one], seen[other], claimed.delta, share), key=lambda event: event.shown)
-                often, rarely = (np.count_nonzero(event.holds(unseen[k])) for k in (one, other))
+            for family, share in ((_worst_known, error), (_decoded, 0.5 * error), (_sent, 0.5 * error)):
+                event = max(family(search[one], search[other], claimed.delta, share), key=lambda event: event.bound)
+                often, rarely = (np.count_nonzero(event.contains(test[k])) for k in (one, other))
                 n = samples - half
-                shown = float(_bound(often, rarely, n, claimed.delta, share))
-                findings.append(Finding(inputs, event.name, shown, often / n, rarely / n))
+                epsilon = float(_bound(often, rarely, n, claimed.delta, share))
+                findings.append(Finding(inputs, event.name, epsilon, often / n, rarely / n))
         if progress is not None:
             progress(1)
     findings.sort(key=lambda finding: -finding.epsilon)
@@ -133,7 +183,7 @@ def audit(
 
 
 class _Sample:
-    """Reports of one input, and what can be read from them."""
+    """Reports of one input, and the statistics that the search computes from them."""
 
     def __init__(self, mechanism: Mechanism, rows: Rows, first: Array, second: Array) -> None:
         self.mechanism, self.rows, self.first, self.second = mechanism, rows, first, second
@@ -158,24 +208,24 @@ class _Sample:
 
 @dataclass(frozen=True)
 class _Event:
-    """A set of reports, as a function that says which of them are in it, and what it showed in the search."""
+    """A set of reports: its indicator function, and the bound on epsilon that the search sample gives."""
 
     name: str
-    holds: Callable[[_Sample], Bits]
-    shown: float
+    contains: Callable[[_Sample], Bits]
+    bound: float
 
 
 Score = Callable[[_Sample], Array]
 Family = Callable[[_Sample, _Sample, float, float], Iterator[_Event]]
 
 
-def _known(one: _Sample, other: _Sample, delta: float, error: float) -> Iterator[_Event]:
+def _worst_known(one: _Sample, other: _Sample, delta: float, error: float) -> Iterator[_Event]:
     """Tails of the score of the worst known event."""
     yield from _tails("the worst known event", lambda s: s.evidence, one, other, delta, error)
 
 
 def _decoded(one: _Sample, other: _Sample, delta: float, error: float) -> Iterator[_Event]:
-    """Tails of what is decoded."""
+    """Tails of statistics of the decoded report."""
     scores: dict[str, Score] = {
         "the decoded report along the difference": _Sample.along,
         "the length of the decoded report": _Sample.length,
@@ -188,7 +238,7 @@ def _decoded(one: _Sample, other: _Sample, delta: float, error: float) -> Iterat
 
 
 def _sent(one: _Sample, other: _Sample, delta: float, error: float) -> Iterator[_Event]:
-    """The numbers that are sent: tails, bits, and the reports that come most often."""
+    """Events of the numbers as sent: tails, bits, and the most frequent reports."""
     events: dict[str, Callable[[_Sample], Bits]] = {}
     for i in _ends(one.mechanism.width):
         yield from _tails(f"number {i + 1} of the report", partial(_number, i), one, other, delta, error)
@@ -198,9 +248,9 @@ def _sent(one: _Sample, other: _Sample, delta: float, error: float) -> Iterator[
     common, counts = np.unique(one.rows, axis=0, return_counts=True)
     for row in common[np.argsort(-counts)[:20]]:
         events[f"the report {row.tolist()[:4]}"] = partial(_is, row)
-    for name, holds in events.items():
-        often, rarely = (np.count_nonzero(holds(s)) for s in (one, other))
-        yield _Event(name, holds, float(_bound(often, rarely, len(one.rows), delta, error)))
+    for name, contains in events.items():
+        often, rarely = (np.count_nonzero(contains(s)) for s in (one, other))
+        yield _Event(name, contains, float(_bound(often, rarely, len(one.rows), delta, error)))
 
 
 def _value(i: int, sample: _Sample) -> Array:
@@ -228,26 +278,29 @@ def _reaches(score: Score, sign: float, t: float, sample: _Sample) -> Bits:
 
 
 def _ends(n: int) -> list[int]:
-    """All of a few places, or the first and last of many."""
-    return list(range(n)) if n <= MOST_PLACES else [*range(MOST_PLACES // 2), *range(n - MOST_PLACES // 2, n)]
+    """The indices 0 .. n - 1, or of many the first and the last ones."""
+    half = MAX_SEARCHED_NUMBERS // 2
+    return list(range(n)) if n <= MAX_SEARCHED_NUMBERS else [*range(half), *range(n - half, n)]
 
 
 def _tails(name: str, score: Score, one: _Sample, other: _Sample, delta: float, error: float) -> Iterator[_Event]:
-    """{score >= t} and {score <= t}, each for the t that shows most."""
+    """{score >= t} and {score <= t}, each for the t with the largest bound."""
     for sign, word in ((1.0, "at least"), (-1.0, "at most")):
         a, b = np.sort(sign * score(one)), np.sort(sign * score(other))
         t = _thresholds(a, b)
-        shown = _bound(len(a) - np.searchsorted(a, t), len(b) - np.searchsorted(b, t), len(a), delta, error)
-        k = int(np.argmax(shown))
-        yield _Event(f"{name} {word} {sign * t[k]:.4g}", partial(_reaches, score, sign, t[k]), float(shown[k]))
+        bounds = _bound(len(a) - np.searchsorted(a, t), len(b) - np.searchsorted(b, t), len(a), delta, error)
+        k = int(np.argmax(bounds))
+        yield _Event(f"{name} {word} {sign * t[k]:.4g}", partial(_reaches, score, sign, t[k]), float(bounds[k]))
 
 
 def low_bits(values: Array | Rows) -> Array:
-    """The power of two of the lowest set bit of each number.
+    """Return the exponent of the lowest set bit of each number.
 
-    A sum in floating point is a multiple of the last place of its largest term, so that its low-order bits tell how
-    large that term was (Mironov 2012).
+    A floating-point sum is a multiple of the last place of its largest term, so its low-order bits reveal how large
+    that term was (Mironov 2012).
 
+    Examples
+    --------
     >>> low_bits(np.array([1.0, 0.75, 40.0]))
     array([ 0., -2.,  3.])
     """
@@ -269,7 +322,7 @@ def _thresholds(a: Array, b: Array) -> Array:
 
 
 def _bound(often: Any, rarely: Any, n: int, delta: float, error: float) -> Array:
-    """The certified epsilon from counts of n reports each; half of the error goes to each probability."""
+    """The lower bound on epsilon from counts of n reports each; half of the error goes to each probability."""
     low, _ = binomial(often, n, 0.5 * error)
     _, high = binomial(rarely, n, 0.5 * error)
     return np.asarray(np.log(np.maximum(low - delta, high) / high))

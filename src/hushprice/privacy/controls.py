@@ -1,4 +1,4 @@
-"""Mechanisms that are wrong on purpose, each in a way that real software has been: the audit must catch them all."""
+"""Negative controls: mechanisms with a known defect, each one that real software has had. The audit must catch all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hushprice.privacy.wire import Rows
 
 @dataclass(frozen=True, kw_only=True)
 class HalvedNoise(Gaussian):
-    """The standard deviation is halved."""
+    """Gaussian noise with half the standard deviation."""
 
     name: ClassVar[str] = "gaussian, noise halved"
 
@@ -32,7 +32,7 @@ class HalvedNoise(Gaussian):
 
 @dataclass(frozen=True, kw_only=True)
 class HalfSensitivity(Gaussian):
-    """The classical formula at sensitivity C, as in the paper, though two customers can differ by 2 C."""
+    """The classical formula with sensitivity C, as in the paper, although two customers can differ by 2 C."""
 
     name: ClassVar[str] = "gaussian, sensitivity C"
 
@@ -43,7 +43,7 @@ class HalfSensitivity(Gaussian):
 
 @dataclass(frozen=True, kw_only=True)
 class NotClipped(Gaussian):
-    """Long vectors go in as they are."""
+    """Gaussian noise on vectors that are not clipped."""
 
     name: ClassVar[str] = "gaussian, clip not applied"
 
@@ -58,14 +58,14 @@ class NotClipped(Gaussian):
 
 @dataclass(frozen=True, kw_only=True)
 class FloatGaussian(Gaussian):
-    """g plus noise as a floating-point number, all its bits sent."""
+    """The floating-point sum of g and the noise, with all its bits."""
 
     name: ClassVar[str] = "gaussian, floating point"
 
     def report_rows(self, g: Array, words: Words) -> Rows:
         fine = np.empty((len(g), self.width), dtype=np.int64)
         kernel.privatize_rows(self.spec, np.zeros_like(g), words, fine)
-        uniform = (words >> np.uint64(12)).astype(np.float64) * 2.0**-52  # within a grid cell, to all bits
+        uniform = (words >> np.uint64(12)).astype(np.float64) * 2.0**-52  # position within the grid cell, to all bits
         noise = (fine + uniform - 0.5) * self.scale
         reports: Rows = (self.clipped(g) + noise).view(np.int64)
         return reports
@@ -95,19 +95,19 @@ class BareCoordinate(Gaussian):
 
 @dataclass(frozen=True, kw_only=True)
 class TalkingSeed(L2Ball):
-    """A bit of the public seed is the sign of the first coordinate."""
+    """One bit of the public seed is the sign of the first coordinate."""
 
     name: ClassVar[str] = "l2-ball, a seed that tells"
 
     def report_rows(self, g: Array, words: Words) -> Rows:
-        told = words.copy()
-        told[:, 0] = (told[:, 0] & ~np.uint64(1 << 17)) | ((g[:, 0] > 0).astype(np.uint64) << np.uint64(17))
-        return super().report_rows(g, told)
+        leaking = words.copy()
+        leaking[:, 0] = (leaking[:, 0] & ~np.uint64(1 << 17)) | ((g[:, 0] > 0).astype(np.uint64) << np.uint64(17))
+        return super().report_rows(g, leaking)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BiasedCoin(L2Ball):
-    """The coin is made for a quarter more epsilon than is claimed."""
+    """The coin spends a quarter more epsilon than the mechanism claims."""
 
     name: ClassVar[str] = "l2-ball, biased coin"
 
@@ -117,7 +117,17 @@ class BiasedCoin(L2Ball):
 
 
 def controls(*, epsilon: float, delta: float, clip: float, dim: int) -> list[Mechanism]:
-    """One of each."""
-    given: dict[str, Any] = {"epsilon": epsilon, "clip": clip, "dim": dim}
+    """Return one instance of each defective mechanism, for the same claimed guarantee.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The guarantee that they claim; delta is for the Gaussian ones.
+    clip : float
+        Bound on the length of the input.
+    dim : int
+        Length of the input.
+    """
+    options: dict[str, Any] = {"epsilon": epsilon, "clip": clip, "dim": dim}
     wrong: tuple[type[Gaussian], ...] = (HalvedNoise, HalfSensitivity, NotClipped, FloatGaussian, BareCoordinate)
-    return [kind(**given, delta=delta) for kind in wrong] + [BiasedCoin(**given), TalkingSeed(**given)]
+    return [kind(**options, delta=delta) for kind in wrong] + [BiasedCoin(**options), TalkingSeed(**options)]

@@ -1,17 +1,18 @@
-"""L2Ball and PrivUnit: a public seed, and which of its directions agrees with the data.
+"""L2Ball and PrivUnit: a report is a public seed and the index of a direction that tends to agree with the data.
 
 A seed stands for J pairs of opposite directions +-v_0 .. +-v_(J-1), uniform on the sphere and independent of the data
 (see ``kernels/philox.py``). For g of length r <= C:
 
-    with probability (1 - r/C) / 2 take -g for g
-    S = of each pair the direction that agrees with g, and of these J the m that agree most
-    with probability q the index of one of S, else of one of the other 2 J - m, each as likely as the next
+    with probability (1 - r/C) / 2 replace g by -g
+    S = the m directions that agree most with g, at most one per pair
+    with probability q send the index of a uniform member of S, else of a uniform one of the other 2 J - m directions
 
     q / m = e^epsilon (1 - q) / (2 J - m), rounded toward m / 2 J;   decode: B times the direction, |B| fixed
 
-The set S always has m members, so that no rounding in the products with g can change a probability: what is sent is
-epsilon-LDP as it is computed, not only on paper. L2Ball (Duchi, Jordan & Wainwright 2018; the paper's mechanism) is
-J = m = 1: one private bit. PrivUnit (Bhowmick et al. 2018) is the limit of many pairs, where S becomes a spherical cap.
+S always has m members, so rounding in the products with g cannot change a probability: the report is epsilon-LDP as
+computed in floating point, not only in exact arithmetic. L2Ball (Duchi, Jordan & Wainwright 2018; the paper's
+mechanism) is J = m = 1: one private bit. PrivUnit (Bhowmick et al. 2018) is the limit of many pairs, where S becomes a
+spherical cap.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _ceil_part(k: int, size: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Directions(VectorMechanism):
-    """A seed and an index."""
+    """A mechanism whose report is a seed and an index."""
 
     kind: ClassVar[str] = "directions"
     coin: int = field(init=False, repr=False)  # the coin lands on S with probability coin / 2^64
@@ -57,7 +58,7 @@ class _Directions(VectorMechanism):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(J, m): pairs of directions, and how many of them count as agreeing."""
+        """(J, m): the number of pairs of directions, and of directions in S."""
         raise NotImplementedError
 
     @property
@@ -83,18 +84,30 @@ class _Directions(VectorMechanism):
         return self.length**2
 
     def probabilities(self, seed: int, g: Array) -> list[Fraction]:
-        """P(index = k | seed, g) for k = 0 .. 2 J - 1, exactly: counts of random words over the number of them."""
+        """Return P(index = k | seed, g) for k = 0 .. 2 J - 1, exactly, by counting random words.
+
+        Parameters
+        ----------
+        seed : int
+            The public seed.
+        g : Array
+            The input.
+
+        Returns
+        -------
+        list of Fraction
+        """
         pairs, top = self.shape
         x = self.inputs(g, many=False)[0]
         dots, chosen = np.empty(pairs), np.empty(pairs, dtype=np.int64)
-        room = np.empty(self.dim + 3, dtype=np.uint64)
-        kernel.sides(x, np.uint64(seed % WORD), pairs, top, dots, chosen, np.empty(self.dim), room)
+        workspace = np.empty(self.dim + 3, dtype=np.uint64)
+        kernel.sides(x, np.uint64(seed % WORD), pairs, top, dots, chosen, np.empty(self.dim), workspace)
         inside = {int(k) for k in chosen if k >= 0}
         outside = set(range(2 * pairs)) - inside
         chances = [Fraction(0)] * (2 * pairs)
         for coin, group in ((self.coin, inside), (WORD - self.coin, outside)):
             for place, k in enumerate(sorted(group)):
-                words = _ceil_part(place + 1, len(group)) - _ceil_part(place, len(group))  # that name this place
+                words = _ceil_part(place + 1, len(group)) - _ceil_part(place, len(group))  # that select this place
                 chances[k] = Fraction(coin * words, WORD * WORD)
         largest, root = kernel.size(x)
         flip = Fraction(math.ceil(Fraction(0.5 * (1.0 - min(largest * root / self.clip, 1.0))) * 2**53), 2**53)
@@ -105,7 +118,7 @@ class _Directions(VectorMechanism):
         return good
 
     def evidence(self, rows: Rows, first: Array, second: Array) -> Array:
-        """1 for reports that agree with the first input, -1 with the second, 0 with neither or both."""
+        """1 if a report agrees with the first input only, -1 if with the second only, else 0."""
         score = np.zeros(len(rows))
         for sign, g in ((1.0, first), (-1.0, second)):
             agrees = np.empty(len(rows), dtype=np.bool_)
@@ -116,10 +129,23 @@ class _Directions(VectorMechanism):
 
 @dataclass(frozen=True, kw_only=True)
 class L2Ball(_Directions):
-    """The paper's mechanism in one private bit: B s v, s = +-1 and v the direction of a public seed.
+    """The paper's mechanism in one private bit: B s v, with s = +-1 and v the direction of a public seed.
 
-    B = C (e^epsilon + 1) / (e^epsilon - 1) sqrt(pi) Gamma((n + 1) / 2) / Gamma(n / 2), n = ``dim``.
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of one report.
+    clip : float
+        Bound C on the length of the input; longer inputs are clipped.
+    dim : int
+        Length n of the input.
 
+    Notes
+    -----
+    B = C (e^epsilon + 1) / (e^epsilon - 1) sqrt(pi) Gamma((n + 1) / 2) / Gamma(n / 2).
+
+    Examples
+    --------
     >>> mechanism = L2Ball(epsilon=1.0, clip=1.0, dim=2)
     >>> report = mechanism.privatize([0.6, 0.8])
     >>> sorted(report.to_dict()), mechanism.decode(report).shape
@@ -141,12 +167,27 @@ class L2Ball(_Directions):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivUnit(_Directions):
-    """The spherical cap: much less noise than L2Ball once epsilon is above 1 or so.
+    """The spherical cap: much less noise than L2Ball once epsilon is above about 1.
 
-    ``pairs`` J is how many directions the device compares; by default the smallest power of two whose squared error is
-    within 5% of the ideal cap's, and at most 1024 (enough up to about epsilon = 9). The m that count as agreeing are
-    those of the least squared error.
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of one report.
+    clip : float
+        Bound on the length of the input; longer inputs are clipped.
+    dim : int
+        Length of the input, at least 2.
+    pairs : int, optional
+        Number J of pairs of directions that the device compares. Default: the smallest power of two whose squared error
+        is within 5% of the ideal cap's, and at most 1024 (enough up to about epsilon = 9).
 
+    Attributes
+    ----------
+    top : int
+        Number m of directions in S, chosen for the least squared error.
+
+    Examples
+    --------
     >>> ball, cap = (kind(epsilon=4.0, clip=1.0, dim=12) for kind in (L2Ball, PrivUnit))
     >>> cap.pairs, cap.top, round(ball.worst_squared_error / cap.worst_squared_error, 2)
     (32, 5, 3.36)

@@ -1,4 +1,4 @@
-"""Where the randomness of a report comes from: the operating system, unless a seed is asked for by name."""
+"""Sources of randomness for reports: the operating system, or an unsafe seed in simulations and tests."""
 
 from __future__ import annotations
 
@@ -17,22 +17,29 @@ class Entropy(Protocol):
     """A source of random 64-bit words."""
 
     def words(self, n: int) -> Words:
-        """The next n words."""
+        """Return the next n words."""
         ...
 
 
 class SystemEntropy:
-    """The operating system's generator: what every report outside simulations and tests is made from."""
+    """The operating system's generator, for every report outside simulations and tests."""
 
     def words(self, n: int) -> Words:
         return np.frombuffer(os.urandom(8 * n), dtype=np.uint64)
 
 
 class UnsafeSeed:
-    """Words that anyone who knows the seed can recompute, and with them the customer's data.
+    """Words from a seed, for simulations and tests.
 
-    For simulations and tests. A report made from it protects nobody.
+    Anyone who knows the seed can recompute the noise and with it the customer's data: such a report protects nobody.
 
+    Parameters
+    ----------
+    seed : int or SeedSequence
+        Seed of a PCG64 generator.
+
+    Examples
+    --------
     >>> bool((UnsafeSeed(7).words(3) == UnsafeSeed(7).words(3)).all())
     True
     """
@@ -53,7 +60,7 @@ class UnsafeSeed:
 
 
 def as_entropy(source: Any) -> Entropy:
-    """None for the operating system's; refuses generators that were not made for privacy."""
+    """Check a source of randomness; None means the operating system. Ordinary generators are refused."""
     if source is None:
         return SystemEntropy()
     if isinstance(source, (SystemEntropy, UnsafeSeed)):

@@ -1,14 +1,14 @@
-"""The Gaussian mechanism, sent on a grid.
+"""The Gaussian mechanism, with reports on a grid.
 
     report k_i = floor(g_i / h + 64 N_i + 1/2),   decode h k_i,   h = sd / 64
 
-Two clipped vectors differ by up to 2 C, so mu = 2 C / sd. A Gaussian in floating point is not safe: its low-order bits
-give away which g it was added to (Mironov 2012). Here the sum is rounded to a grid of 64 steps a standard deviation
-before it is sent, which as post-processing of an exact Gaussian costs no privacy. What the implementation differs from
-an exact Gaussian rounded so is bounded in total variation, ``SLACK`` a coordinate, and paid for out of delta.
+Two clipped vectors differ by up to 2 C, so mu = 2 C / sd. Gaussian noise in floating point is not safe: the low-order
+bits of the sum reveal g (Mironov 2012). Here the sum is rounded to a grid of 64 steps per standard deviation before it
+is sent. Rounding an exact Gaussian is post-processing and costs no privacy. The total variation distance between the
+implementation and an exact rounded Gaussian is at most ``SLACK`` per coordinate; delta pays for it.
 
-Where SLACK comes from: each of at most 1100 cell boundaries is a threshold on one random word of 53 used bits, so that
-its probability is off by at most 2^-53 plus the density times the error of the normal quantile (below 4e-15, tested)
+Derivation of SLACK: each of at most 1100 cell boundaries is a threshold on one random word, of which 53 bits are used,
+so its probability is off by at most 2^-53 plus the density times the error of the normal quantile (below 4e-15, tested)
 and of the sum (below 4e-15): 1100 * 2^-53 + 64 * 8e-15 < 7e-13; the tail beyond 8.29 adds 1e-16.
 """
 
@@ -38,11 +38,27 @@ Calibration = Literal["analytic", "classical", "paper"]
 class Gaussian(VectorMechanism):
     """(epsilon, delta)-LDP by Gaussian noise of standard deviation ``sd`` on each coordinate.
 
-    calibration: "analytic" finds the smallest sd that gives (epsilon, delta) for sensitivity 2 C (Balle & Wang 2018).
-    "classical" is sd = 2 C sqrt(2 log(1.25 / delta)) / epsilon. "paper" is the paper's, which takes the sensitivity for
-    C, and exists to reproduce its figures. The last two are refused for epsilon > 1, where their derivation fails, and
-    ``guarantee`` says what they truly give.
+    Parameters
+    ----------
+    epsilon, delta : float
+        The guarantee of one report.
+    clip : float
+        Bound C on the length of the input; longer inputs are clipped.
+    dim : int
+        Length of the input.
+    calibration : {"analytic", "classical", "paper"}
+        "analytic" computes the smallest sd that is (epsilon, delta)-private for sensitivity 2 C (Balle & Wang 2018).
+        "classical" is sd = 2 C sqrt(2 log(1.25 / delta)) / epsilon. "paper" is the paper's formula, which assumes
+        sensitivity C; it exists to reproduce the paper's figures. The last two are refused for epsilon > 1, where their
+        derivation fails; ``guarantee`` states what they actually provide.
 
+    Attributes
+    ----------
+    sd : float
+        Standard deviation of the noise.
+
+    Examples
+    --------
     >>> round(Gaussian(epsilon=1.0, delta=1e-3, clip=1.0, dim=2).sd, 3)
     5.149
     >>> Gaussian(epsilon=1.0, delta=1e-3, clip=1.0, dim=2, calibration="paper").guarantee.epsilon.__round__(3)
@@ -78,7 +94,7 @@ class Gaussian(VectorMechanism):
             sd = sensitivity * math.sqrt(2.0 * math.log(1.25 / self.delta)) / self.epsilon
         object.__setattr__(self, "sd", sd)
         while self.calibration == "analytic" and not self.loss.within(Guarantee(self.epsilon, self.delta)):
-            object.__setattr__(self, "sd", self.sd * (1.0 + 1e-9))  # rounding in the root
+            object.__setattr__(self, "sd", self.sd * (1.0 + 1e-9))  # undo rounding in the root finder
 
     @property
     def guarantee(self) -> Guarantee:
@@ -107,7 +123,7 @@ class Gaussian(VectorMechanism):
         return ReportSpec(kernel.GRID_REPORT, 1, 1, np.uint64(0), self.clip, self.scale)
 
     def squared_error(self, norm: float) -> float:
-        """n (sd^2 + h^2 / 12), whatever g is."""
+        """n (sd^2 + h^2 / 12), for every g."""
         return self.dim * (self.sd**2 + self.scale**2 / 12.0)
 
     @property

@@ -1,6 +1,6 @@
-"""What a mechanism promises: :mod:`hushprice.device.guarantee`, and how much noise a promise takes.
+"""Guarantees: those of :mod:`hushprice.device.guarantee`, and the noise level that a Gaussian guarantee requires.
 
-Guarantees and losses are kept on devices too, which have no SciPy; to choose a noise level is the seller's part.
+Devices compute guarantees and losses without SciPy. Only the seller chooses a noise level.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hushprice.device.guarantee import (
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest sensitivity / standard deviation that is (epsilon, delta)-private."""
+    """Return the largest ratio of sensitivity to standard deviation that is (epsilon, delta)-private."""
     high = 1.0
     while _delta(epsilon, high) < delta:
         high *= 2.0
@@ -29,14 +29,14 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _delta(epsilon: float, mu: float) -> float:
-    """The curve of :func:`gaussian_delta` by SciPy, which differs in its last digits: noise levels are pinned by it.
+    """The curve of :func:`gaussian_delta` computed by SciPy. Tests pin noise levels to its last digits.
 
-    ``Gaussian`` checks what it finds with :func:`gaussian_delta`, as devices do.
+    ``Gaussian`` checks the resulting noise level with :func:`gaussian_delta`, as devices do.
     """
     shift = epsilon / mu
     log_first = float(log_ndtr(0.5 * mu - shift))
     first, second = math.exp(log_first), math.exp(epsilon + log_ndtr(-0.5 * mu - shift))
-    rounding = 1e-13 * first * (1.0 - log_first) + 1e-300  # counts against the claim
+    rounding = 1e-13 * first * (1.0 - log_first) + 1e-300  # error bound, added to delta
     return min(max(first - second, 0.0) + rounding, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""What one customer has spent over many reports: :mod:`hushprice.device.ledger`, which devices use too."""
+"""The privacy budget of one customer: :mod:`hushprice.device.ledger`, which devices use too."""
 
 from hushprice.device.ledger import Ledger
 

@@ -1,4 +1,4 @@
-"""What every mechanism offers."""
+"""The interface of all mechanisms."""
 
 from __future__ import annotations
 
@@ -20,13 +20,24 @@ from hushprice.privacy.guarantee import Guarantee, Loss, as_epsilon
 from hushprice.privacy.wire import Report, Rows
 
 LARGEST_PRIVATE_DIM = 2000
-_CHUNK = 1 << 16  # random words drawn at once
+_WORDS_PER_CHUNK = 1 << 16
 
 
 class Mechanism(ABC):
-    """Turns a customer's data into a report that says little about it, and reports into unbiased values.
+    """Randomises a customer's data into a report, and decodes reports into unbiased estimates of the data.
 
-    Everything is derived from the guarantee and the bound ``clip``; there is no noise level to pass in.
+    The noise level is derived from the guarantee and the bound ``clip``; it cannot be passed in.
+
+    Attributes
+    ----------
+    name : str
+        Name of the mechanism in the registry.
+    kind : str
+        Kind of its reports (see :mod:`hushprice.privacy.wire`).
+    epsilon : float
+        Privacy parameter of one report.
+    dim : int
+        Length of the input.
     """
 
     name: ClassVar[str]
@@ -36,27 +47,27 @@ class Mechanism(ABC):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What one report gives away, exactly as it is sent: epsilon, unless a mechanism says otherwise."""
+        """The guarantee of one report as it is sent. Default: ``epsilon``, with delta = 0."""
         return Guarantee(self.epsilon)
 
     @property
     def loss(self) -> Loss:
-        """The same in a form that adds up over reports."""
+        """The privacy loss of one report, in a form that adds up over reports."""
         return Loss(epsilon=self.epsilon)
 
     @property
     @abstractmethod
     def words(self) -> int:
-        """Random 64-bit words that one report takes."""
+        """Number of random 64-bit words per report."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """Whole numbers in a report."""
+        """Number of integers per report."""
 
     @abstractmethod
     def squared_error(self, norm: float) -> float:
-        """E |decode(report) - g|^2 for a g of this norm (after clipping), exactly."""
+        """Return E |decode(report) - g|^2 exactly, for a g of this norm after clipping."""
 
     @property
     @abstractmethod
@@ -64,45 +75,60 @@ class Mechanism(ABC):
         """The largest :meth:`squared_error` over all g."""
 
     def clipped(self, g: Array) -> Array:
-        """What is reported about: the input, cut to what the mechanism hides."""
+        """Return the input after clipping, which is what the report estimates."""
         return g
 
     @abstractmethod
     def inputs(self, g: Any, *, many: bool) -> Array:
-        """Inputs as rows of floats, refused if they are not what the mechanism takes. Texts name no value."""
+        """Return inputs as rows of floats, or raise :class:`InvalidInput` without repeating any value."""
 
     @abstractmethod
     def report_rows(self, g: Array, words: Words) -> Rows:
-        """Reports of the rows of g from the rows of ``words``: a function, without randomness of its own."""
+        """Return one report per row of g, computed from the same row of ``words``. Deterministic."""
 
     @abstractmethod
     def decode_rows(self, rows: Rows) -> Array:
-        """The values of reports that :meth:`check_rows` let pass."""
+        """Decode reports that :meth:`check_rows` accepted."""
 
     @abstractmethod
     def possible(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Which rows are reports that this mechanism can send."""
+        """Return which rows are reports that this mechanism can send."""
 
     @abstractmethod
     def evidence(self, rows: Rows, first: Array, second: Array) -> Array:
-        """A score, large for reports likelier from the first input than from the second: the worst known event."""
+        """Return a score per report, large if it is likelier from the first input than from the second.
+
+        The upper tail of the score is the worst known event of the audit.
+        """
 
     @abstractmethod
     def extremes(self) -> list[tuple[str, Array, Array]]:
-        """Pairs of inputs that are hardest to hide from each other, with a word for each pair."""
+        """Return (description, first, second) for the pairs of inputs that are hardest to hide from each other."""
 
     def privatize(self, g: Any, rng: Entropy | None = None) -> Report:
-        """The report of one input. The randomness is the operating system's; see ``UnsafeSeed`` for tests."""
+        """Randomise one input.
+
+        Parameters
+        ----------
+        g : array_like
+            The input.
+        rng : Entropy, optional
+            Source of randomness. Default: the operating system. See :class:`UnsafeSeed` for tests.
+
+        Returns
+        -------
+        Report
+        """
         rows = self._reports(self.inputs(g, many=False), as_entropy(rng))
         return Report(self.kind, tuple(rows[0].tolist()))
 
     def privatize_many(self, g: Any, rng: Entropy | None = None) -> Rows:
-        """The reports of many inputs, one a row."""
+        """Randomise many inputs, one per row; return one report per row."""
         return self._reports(self.inputs(g, many=True), as_entropy(rng))
 
     def _reports(self, g: Array, entropy: Entropy) -> Rows:
         rows = np.empty((len(g), self.width), dtype=np.int64)
-        size = max(1, _CHUNK // self.words)
+        size = max(1, _WORDS_PER_CHUNK // self.words)
         for start in range(0, len(g), size):
             part = slice(start, min(len(g), start + size))
             words = entropy.words((part.stop - start) * self.words).reshape(-1, self.words)
@@ -110,16 +136,22 @@ class Mechanism(ABC):
         return rows
 
     def decode(self, report: Report) -> Array:
-        """The value a report stands for: over the noise its mean is the (clipped) input."""
+        """Return an unbiased estimate of the (clipped) input from one report."""
         value: Array = self.decode_rows(self.rows([report]))[0]
         return value
 
     def reports(self, rows: Rows) -> list[Report]:
-        """Reports one by one, to send them (``to_dict``)."""
+        """Convert rows to :class:`Report` objects, whose ``to_dict`` is sent."""
         return [Report(self.kind, tuple(row)) for row in self.check_rows(rows).tolist()]
 
     def rows(self, reports: Iterable[Report]) -> Rows:
-        """Reports that were received (``Report.from_dict``) as rows, which a server absorbs."""
+        """Convert received reports (``Report.from_dict``) to rows, which a server absorbs.
+
+        Raises
+        ------
+        InvalidInput
+            If this mechanism cannot have made one of them.
+        """
         values = []
         for report in reports:
             if not isinstance(report, Report):
@@ -133,11 +165,11 @@ class Mechanism(ABC):
         return self.check_rows(np.array(values, dtype=np.int64).reshape(-1, self.width))
 
     def decode_many(self, rows: Any) -> Array:
-        """The values of many reports, one a row."""
+        """Decode many reports, one per row."""
         return self.decode_rows(self.check_rows(rows))
 
     def check_rows(self, rows: Any) -> Rows:
-        """Rows that can be reports of this mechanism; one that cannot is refused."""
+        """Return rows if this mechanism can have made all of them, else raise :class:`InvalidInput`."""
         try:
             checked = np.ascontiguousarray(rows)
         except (TypeError, ValueError):
@@ -153,13 +185,23 @@ class Mechanism(ABC):
         return checked
 
     def config(self) -> dict[str, Any]:
-        """The parameters as plain data."""
+        """Return the name and the parameters as plain data."""
         return {"name": self.name} | {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
 class VectorMechanism(Mechanism):
-    """A mechanism for vectors g of length ``dim``, clipped to the ball of radius ``clip``."""
+    """A mechanism for vectors g.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of one report.
+    clip : float
+        Radius of the ball that g is clipped to.
+    dim : int
+        Length of g.
+    """
 
     epsilon: float
     clip: float
@@ -174,16 +216,16 @@ class VectorMechanism(Mechanism):
     @property
     @abstractmethod
     def spec(self) -> ReportSpec:
-        """What the compiled loops need to make a report and to read one."""
+        """The parameters that compiled loops need to make and to decode a report."""
 
     @property
     def scale(self) -> float:
-        """The length of a decoded direction, or the step of the grid."""
+        """The length of a decoded direction, or the grid step."""
         return self.spec.scale
 
     @property
     def code(self) -> int:
-        """The kind of report, for compiled loops."""
+        """The kind of report as a code for compiled loops."""
         return self.spec.kind
 
     def inputs(self, g: Any, *, many: bool) -> Array:
@@ -203,7 +245,7 @@ class VectorMechanism(Mechanism):
         return values
 
     def clipped(self, g: Array) -> Array:
-        """g, or where it is longer than ``clip`` the point of the ball in its direction."""
+        """Return g, scaled down to length ``clip`` where it is longer."""
         largest = np.maximum(np.abs(g).max(axis=-1, keepdims=True), 1e-300)
         root = np.linalg.norm(g / largest, axis=-1, keepdims=True)
         clipped: Array = np.where(largest * root > self.clip, (g / largest) * (self.clip / np.maximum(root, 0.5)), g)

@@ -1,4 +1,4 @@
-"""Randomised response: a yes or no, told truly or not by the toss of a coin (Warner 1965)."""
+"""Randomised response: a yes or no that is flipped with a known probability (Warner 1965)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,19 @@ from hushprice.privacy.wire import Rows
 
 @dataclass(frozen=True, kw_only=True)
 class RandomizedResponse(Mechanism):
-    """The truth with probability q = e^epsilon / (1 + e^epsilon), rounded toward 1/2; decode (bit - 1 + q) / (2 q - 1).
+    """Report the true bit with probability q = e^epsilon / (1 + e^epsilon), rounded toward 1/2.
 
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of one report.
+
+    Notes
+    -----
+    The estimate is (bit - 1 + q) / (2 q - 1).
+
+    Examples
+    --------
     >>> mechanism = RandomizedResponse(epsilon=2.0)
     >>> report = mechanism.privatize(True)
     >>> report.to_dict() in ({"bit": 0}, {"bit": 1})
@@ -46,7 +57,7 @@ class RandomizedResponse(Mechanism):
         return 1
 
     def squared_error(self, norm: float) -> float:
-        """q (1 - q) / (2 q - 1)^2, for yes and no alike."""
+        """q (1 - q) / (2 q - 1)^2, for yes and for no."""
         q = self.coin / WORD
         return q * (1.0 - q) / (2.0 * q - 1.0) ** 2
 
@@ -56,17 +67,17 @@ class RandomizedResponse(Mechanism):
 
     def inputs(self, g: Any, *, many: bool) -> Array:
         def checked() -> Array:
-            facts = np.asarray(g)
-            shapes = facts.ndim == 1 or (facts.ndim == 2 and facts.shape[1] == 1) if many else facts.shape in ((), (1,))
-            if facts.dtype.kind not in "biuf" or not shapes or not np.isin(facts, (0, 1)).all():
+            bits = np.asarray(g)
+            fits = bits.ndim == 1 or (bits.ndim == 2 and bits.shape[1] == 1) if many else bits.shape in ((), (1,))
+            if bits.dtype.kind not in "biuf" or not fits or not np.isin(bits, (0, 1)).all():
                 raise TypeError
-            return facts.astype(np.float64).reshape(-1, 1)
+            return bits.astype(np.float64).reshape(-1, 1)
 
-        return discreetly(checked, "randomized-response takes yes or no: True or False, 1 or 0; or one of them a row.")
+        return discreetly(checked, "randomized-response takes True or False, 1 or 0; for many inputs, one per row.")
 
     def report_rows(self, g: Array, words: Words) -> Rows:
-        lie = words >= np.uint64(self.coin)
-        rows: Rows = (g != lie).astype(np.int64)
+        flip = words >= np.uint64(self.coin)
+        rows: Rows = (g != flip).astype(np.int64)
         return rows
 
     def decode_rows(self, rows: Rows) -> Array:

@@ -1,4 +1,4 @@
-"""How reports are written down: as JSON and as rows of 64-bit integers. Every conversion is here.
+"""The two encodings of reports, JSON and rows of 64-bit integers, and every conversion between them.
 
     kind          as JSON                                        as a row
     directions    {"seed": 16 hexadecimal digits, "index": k}    the seed as a signed number, k
@@ -6,8 +6,8 @@
     bit           {"bit": 0 or 1}                                0 or 1
     any other     {"kind": name, "values": [v_1, ...]}           v_1, ...
 
-The service accepts the first two (``protocol/report.schema.json``). ``hushprice.device`` needs the standard library
-alone and writes these two by itself; tests compare both, report by report.
+The service accepts the first two kinds (``protocol/report.schema.json``). ``hushprice.device`` uses the standard
+library only and writes these two itself; tests compare both implementations report by report.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SEED = re.compile("[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Report:
-    """All that leaves the device: a few whole numbers.
+    """A randomised report: a few integers, and all that leaves the device.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Report:
             raise InvalidInput("A report is made of whole numbers of 64 bits.")
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data for JSON. Seeds are hexadecimal text, as JSON's numbers are too short for them."""
+        """Return the report as plain data for JSON. Seeds are hexadecimal text, as JSON numbers are too short."""
         if self.kind == "grid":
             return {"grid": list(self.values)}
         if self.kind == "bit":
@@ -68,7 +68,13 @@ class Report:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Report:
-        """The report that :meth:`to_dict` wrote; anything else is refused."""
+        """Read a report that :meth:`to_dict` wrote.
+
+        Raises
+        ------
+        InvalidInput
+            If it is anything else.
+        """
         try:
             keys = set(plain)
             if keys == {"bit"}:
@@ -90,12 +96,14 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
-# -- what the service accepts: plain data, in bulk ------------------------------------------------------------------
+# -- plain data, in bulk: the two kinds that the service accepts ------------------------------------------------------
 
 
 def checked(report: Mapping[str, Any]) -> dict[str, Any]:
-    """A report in one of the two forms that the service accepts; :func:`rows` says which mechanism can have made it.
+    """Return a report if it has one of the two forms that the service accepts; :func:`rows` checks its numbers.
 
+    Examples
+    --------
     >>> checked({"seed": "00ff00ff00ff00ff", "index": 1})
     {'seed': '00ff00ff00ff00ff', 'index': 1}
     """
@@ -111,8 +119,10 @@ def checked(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode(report: Mapping[str, Any]) -> str:
-    """A checked report as JSON with sorted keys and without spaces.
+    """Encode a checked report as JSON with sorted keys and without spaces.
 
+    Examples
+    --------
     >>> encode({"seed": "00ff00ff00ff00ff", "index": 1}), encode({"grid": [5, -7]})
     ('{"index":1,"seed":"00ff00ff00ff00ff"}', '{"grid":[5,-7]}')
     """
@@ -122,8 +132,10 @@ def encode(report: Mapping[str, Any]) -> str:
 
 
 def row(report: Mapping[str, Any]) -> list[int]:
-    """A checked report as the whole numbers that a server takes.
+    """Return a checked report as the integers that a server takes.
 
+    Examples
+    --------
     >>> row({"seed": "ffffffffffffffff", "index": 3})
     [-1, 3]
     """
@@ -134,7 +146,7 @@ def row(report: Mapping[str, Any]) -> list[int]:
 
 
 def rows(mechanism: VectorMechanism, reports: Sequence[Mapping[str, Any]]) -> Rows | None:
-    """:func:`row` of many checked reports; None if one of them is none that the mechanism can have made."""
+    """Return :func:`row` of many checked reports, or None if the mechanism cannot have made one of them."""
     try:
         numbers = _numbers(reports, mechanism.kind == "grid").reshape(len(reports), mechanism.width)
     except (TypeError, ValueError, KeyError, OverflowError):
@@ -150,5 +162,5 @@ def _numbers(reports: Sequence[Mapping[str, Any]], grids: bool) -> Rows:
 
 
 def example(mechanism: VectorMechanism) -> dict[str, Any]:
-    """A report that the mechanism can make, whatever was reported about: all its numbers are 0."""
+    """Return a report that the mechanism can make from any input: all its numbers are 0."""
     return Report(mechanism.kind, (0,) * mechanism.width).to_dict()
