@@ -1,4 +1,4 @@
-"""Arrays of numbers, checked at the edge. (In a file of its own, since a device has no NumPy.)"""
+"""Validation of arrays. It is a module of its own because ``errors`` is also for devices, which have no NumPy."""
 
 from __future__ import annotations
 
@@ -8,15 +8,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hushprice.errors import InvalidInput, shown
+from hushprice.errors import InvalidInput, short_repr
 
 Array = npt.NDArray[np.float64]
 
 
 def array(name: str, value: Any, *, shape: tuple[int | None, ...], limit: float = math.inf) -> Array:
-    """A finite, C-contiguous float array of the given shape; ``None`` leaves a length free.
+    """Return a value as a finite, C-contiguous float array.
 
-    ``limit`` bounds the size of its values.
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for error texts.
+    value : array_like
+        The value.
+    shape : tuple of int or None
+        The required shape; None allows any length.
+    limit : float
+        Largest absolute value.
+
+    Raises
+    ------
+    InvalidInput
+        If the value is not such an array.
     """
     try:
         raw = np.asarray(value)
@@ -24,7 +38,7 @@ def array(name: str, value: Any, *, shape: tuple[int | None, ...], limit: float 
             raise TypeError
         result = np.ascontiguousarray(raw, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{name} must be numbers, got {shown(value)}.") from None
+        raise InvalidInput(f"{name} must be numbers, got {short_repr(value)}.") from None
     if len(shape) != raw.ndim or any(w not in (None, h) for w, h in zip(shape, raw.shape, strict=True)):
         want = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ("," if len(shape) == 1 else "") + ")"
         raise InvalidInput(f"{name} must have shape {want}, got {raw.shape}.")

@@ -1,4 +1,4 @@
-"""What can go wrong, and the checks that say so at the edge of the package.
+"""The exceptions of hushprice, and the validation of arguments.
 
 Every refusal is a :class:`HushpriceError` (a ``ValueError``) whose text says what was wrong and what to do.
 """
@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 
 
 class HushpriceError(ValueError):
-    """Base of every refusal by hushprice."""
+    """Base class of all exceptions of hushprice."""
 
 
 class InvalidInput(HushpriceError):
-    """An argument is out of its domain; nothing was changed."""
+    """An argument is out of its domain. Nothing was changed."""
 
 
 class MissingOption(InvalidInput):
-    """Something that has no default was not given."""
+    """An option without a default is missing."""
 
 
 class NoMLE(HushpriceError):
@@ -29,29 +29,29 @@ class NoMLE(HushpriceError):
 
 
 class BudgetSpent(HushpriceError):
-    """One more report would exceed a customer's privacy budget; none was made."""
+    """One more report would exceed a customer's privacy budget. No report was made."""
 
 
 class BrokenPromise(HushpriceError):
-    """A server asks a device for more than it promised its customer; no price and no report is made."""
+    """A server asks a device for more than the device promised its customer. No price and no report is made."""
 
 
 class LedgerError(HushpriceError):
-    """A ledger cannot be read or kept, so that no report may be made."""
+    """A ledger cannot be read or written, so no report may be made."""
 
 
 class SnapshotError(HushpriceError):
-    """A snapshot file is corrupt, foreign or of an unknown version."""
+    """A snapshot file is corrupt, not a snapshot, or of an unknown version."""
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> InvalidInput:
-    """The error for a name that is not in a registry, with the nearest ones."""
+    """Return the error for a name that is not in a registry. Its text suggests the closest name."""
     names = sorted(known)
     return InvalidInput(f"There is no {kind} called {name!r}.{nearest(name, names)} Known: {', '.join(names)}.")
 
 
 def nearest(name: object, names: Iterable[str]) -> str:
-    """The question whether another name was meant, or nothing if none is near."""
+    """Return the question whether the closest name was meant, or an empty text if none is close."""
     close = get_close_matches(str(name).lower(), list(names), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
@@ -60,62 +60,81 @@ T = TypeVar("T")
 
 
 def discreetly(check: Callable[[], T], text: str) -> T:
-    """The outcome of a check on private values. A refusal tells nothing of them, not even in its chain of causes."""
+    """Run a check on private values, and raise errors that do not reveal them.
+
+    Parameters
+    ----------
+    check : callable
+        Returns the checked values, or raises an error that may repeat them.
+    text : str
+        Text of the error in its place, which says what is allowed.
+
+    Raises
+    ------
+    InvalidInput
+        If the check fails. Neither the text nor the chain of causes repeats a value.
+    """
     try:
         return check()
     except (HushpriceError, TypeError, ValueError, OverflowError):
         pass
-    raise InvalidInput(f"{text} What was given is not told, as it is private.")
+    raise InvalidInput(f"{text} The value is private and is not repeated here.")
 
 
-LARGEST_COUNT = 2**53  # beyond it a float no longer counts by ones
-LARGEST_DIM = 10_000  # an estimator holds (2 d)^2 numbers
-LARGEST_VALUE = 1e12  # beyond it squares and sums of squares lose what the small values say
+LARGEST_COUNT = 2**53  # beyond it floats skip integers
+LARGEST_DIM = 10_000  # an estimator stores (2 d)^2 numbers
+LARGEST_VALUE = 1e12  # beyond it small values vanish in sums of squares
 
 
 def positive_int(name: str, value: Any, *, minimum: int = 1, maximum: int = LARGEST_COUNT) -> int:
-    """A whole number between ``minimum`` and ``maximum``."""
+    """Return a value as an int between ``minimum`` and ``maximum``, or raise :class:`InvalidInput`."""
     whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
-    if _is_truth(value) or not whole or not minimum <= int(value) <= maximum:
+    if _is_bool(value) or not whole or not minimum <= int(value) <= maximum:
         most = "" if maximum == LARGEST_COUNT else f" and at most {maximum}"
-        raise InvalidInput(f"{name} must be a whole number of at least {minimum}{most}, got {shown(value)}.")
+        raise InvalidInput(f"{name} must be a whole number of at least {minimum}{most}, got {short_repr(value)}.")
     return int(value)
 
 
 def finite(
     name: str, value: Any, *, minimum: float = -math.inf, maximum: float = math.inf, strict: bool = False
 ) -> float:
-    """A finite real number between ``minimum`` (excluded if strict) and ``maximum``."""
+    """Return a value as a finite float between ``minimum`` (excluded if strict) and ``maximum``.
+
+    Raises
+    ------
+    InvalidInput
+        If it is not such a number.
+    """
     try:
-        if isinstance(value, (str, bytes)) or _is_truth(value):
+        if isinstance(value, (str, bytes)) or _is_bool(value):
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{name} must be a number, got {shown(value)}.") from None
+        raise InvalidInput(f"{name} must be a number, got {short_repr(value)}.") from None
     too_small = number <= minimum if strict else number < minimum
     if not math.isfinite(number) or too_small or number > maximum:
         bound = "" if minimum == -math.inf else f" {'above' if strict else 'of at least'} {minimum:g}"
         bound += "" if maximum == math.inf else f" and at most {maximum:g}"
-        raise InvalidInput(f"{name} must be a finite number{bound}, got {shown(value)}.")
+        raise InvalidInput(f"{name} must be a finite number{bound}, got {short_repr(value)}.")
     return number
 
 
-def _is_truth(value: Any) -> bool:
-    """Whether it is true or false, Python's or NumPy's (which devices need not have)."""
+def _is_bool(value: Any) -> bool:
+    """Whether a value is a bool of Python or of NumPy, which devices need not have."""
     return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
 
 
-def shown(value: Any) -> str:
-    """A value in an error text, cut short."""
+def short_repr(value: Any) -> str:
+    """Return the repr of a value for an error text, at most 60 characters long."""
     try:
         text = repr(value)
-    except ValueError:  # a whole number of thousands of digits
+    except ValueError:  # an int of thousands of digits
         return "a number too long to show"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def price_range(value: Any) -> tuple[float, float]:
-    """A pair (low, high) with 0 <= low < high."""
+    """Return a pair (low, high) with 0 <= low < high, or raise :class:`InvalidInput`."""
     try:
         low, high = value
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written aside, synced to the disk and moved into place."""
+"""Files: atomic replacement, checks of paths and versions, TOML, and JSON without NaN."""
 
 from __future__ import annotations
 
@@ -16,13 +16,25 @@ from hushprice.errors import HushpriceError, InvalidInput
 
 @contextmanager
 def replacing(target: Path, *, mode: int = 0o666) -> Iterator[Path]:
-    """A path beside the target to write to. It takes the target's place if all went well, and is removed otherwise.
+    """Replace a file atomically: write to a temporary path beside it, which is synced and moved into place.
 
-    ``mode`` is who may read and write it, but for the umask.
+    Parameters
+    ----------
+    target : Path
+        The file. It does not change if the block raises.
+    mode : int
+        Permissions of a new file, before the umask.
 
+    Yields
+    ------
+    Path
+        The temporary path to write to.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "told.txt"
+    ...     file = Path(folder) / "note.txt"
     ...     with replacing(file) as aside:
     ...         _ = aside.write_text("whole")
     ...     file.read_text(), len(os.listdir(folder))
@@ -38,7 +50,7 @@ def replacing(target: Path, *, mode: int = 0o666) -> Iterator[Path]:
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
-    with suppress(OSError):  # not every system syncs folders
+    with suppress(OSError):  # some systems cannot sync folders
         _sync(folder)
 
 
@@ -51,7 +63,24 @@ def _sync(path: Path) -> None:
 
 
 def check_target(path: str | os.PathLike[str], *, what: str, example: str, is_one: Callable[[Path], bool]) -> Path:
-    """A path that something may be written to: a new file, an empty one, or one that is such a thing already."""
+    """Return a path that may be written to: a new file, an empty file, or a file of the same kind.
+
+    Parameters
+    ----------
+    path : path
+        The path.
+    what : str
+        The kind of file, for error texts.
+    example : str
+        Name of such a file, for error texts.
+    is_one : callable
+        Whether an existing file is of this kind.
+
+    Raises
+    ------
+    InvalidInput
+        If the path is a folder, or is in no folder, or is a file of another kind.
+    """
     target = Path(path)
     if target.is_dir():
         raise InvalidInput(f"{target} is a folder; give the {what} a name, as in {target / example}.")
@@ -63,21 +92,35 @@ def check_target(path: str | os.PathLike[str], *, what: str, example: str, is_on
 
 
 def check_version(
-    told: Mapping[str, Any], known: int, *, path: str | os.PathLike[str], again: str, error: type[HushpriceError]
+    content: Mapping[str, Any], latest: int, *, path: str | os.PathLike[str], again: str, error: type[HushpriceError]
 ) -> None:
-    """Refuse plain data whose version is none, or newer than the one known. ``again`` is how to make it afresh."""
-    version = told.get("version")
+    """Raise an error if a file has no valid version, or one that is newer than this release reads.
+
+    Parameters
+    ----------
+    content : mapping
+        Content of the file as plain data.
+    latest : int
+        The latest version that can be read.
+    path : path
+        The file, for error texts.
+    again : str
+        How to make the file anew, for error texts.
+    error : type of HushpriceError
+        The error to raise.
+    """
+    version = content.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise error(f"{path} is damaged: its version is {version!r}. {again[0].upper()}{again[1:]}.")
-    if version > known:
+    if version > latest:
         raise error(
-            f"{path} has version {version}, written by a newer hushprice; this one reads up to {known}. Update "
+            f"{path} has version {version}, written by a newer hushprice; this one reads up to {latest}. Update "
             f"hushprice, or {again}."
         )
 
 
 def read_toml(path: str | os.PathLike[str], *, what: str) -> dict[str, Any]:
-    """What a TOML file holds; ``what`` is what it should hold, in words."""
+    """Read a TOML file; ``what`` names its content in error texts."""
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as problem:
@@ -87,8 +130,10 @@ def read_toml(path: str | os.PathLike[str], *, what: str) -> dict[str, Any]:
 
 
 def without_nan(value: Any) -> Any:
-    """Plain data with None in place of NaN and infinity, which JSON does not have.
+    """Replace NaN and infinity, which JSON does not have, by None in plain data.
 
+    Examples
+    --------
     >>> without_nan({"a": [1.0, math.nan]})
     {'a': [1.0, None]}
     """

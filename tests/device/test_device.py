@@ -400,7 +400,7 @@ def test_reports_are_made_as_the_promise_says_and_charged() -> None:
     assert sent["report"] == Mechanism(name="l2-ball", epsilon=2.0, clip=4.0, dim=6).report(g, words.draw(3, "report"))
     assert device.sold(offer, 1), "the same again is nothing new"
     assert device.sold(offer, True)
-    with pytest.raises(InvalidInput, match="Something else was told"):
+    with pytest.raises(InvalidInput, match="reported with another outcome"):
         device.sold(offer, 0)
     assert list(service.reports.values()) == [sent]
     with pytest.raises(InvalidInput, match="an offer of this device"):

@@ -1,8 +1,9 @@
-"""A device that prices for its customer and reports privately. The standard library is all it needs.
+"""A device that prices for its customer and reports privately. It needs the standard library only.
 
-``Device`` talks to the service; below it are ``Promise`` (what this device agrees to at most), ``Params`` (what a
-server publishes, checked), ``quote`` and ``report`` (the two things a device computes) and ``Ledger`` (what was spent).
-Prices and reports have the same bits as in the compiled kernels and in the JavaScript library.
+``Device`` talks to the service. It is built from ``Promise`` (the most that a server may ask of this device),
+``Params`` (the checked params document of a server), ``quote`` and ``report`` (the two computations of a device) and
+``Ledger`` (the customer's privacy budget). Prices and reports have the same bits as in the compiled kernels and in the
+JavaScript library.
 
 >>> import json
 >>> from hushprice.device import Answer, Device, Ledger, Promise, UnsafeWords
@@ -23,11 +24,11 @@ Prices and reports have the same bits as in the compiled kernels and in the Java
 >>> device = Device(
 ...     url="https://prices.example.com", key="hp_device_example", product="coffee",
 ...     promise=Promise(epsilon=1.0, clip=4.0), ledger=Ledger(epsilon=1.5),
-...     transport=Service(), words=UnsafeWords(7))           # words only here: so that the example can be repeated
+...     transport=Service(), words=UnsafeWords(7))           # words makes this example repeatable
 >>> offer = device.offer({"loyalty": 0.4})
 >>> offer.experiment, 1 <= offer.price <= 5
 (True, True)
->>> device.sold(offer, 1)                                    # whether the service has it
+>>> device.sold(offer, 1)                                    # True: the service has the report
 sent: {"id":"403742705094cc5fe135def7c7321af7","version":1,"report":{"seed":"78a820da73c36307","index":1}}
 True
 >>> device.sold(device.offer({"loyalty": 0.9}), 0)           # the budget is spent

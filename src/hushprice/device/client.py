@@ -1,10 +1,10 @@
-"""A device of the service: price here, privatise here, and send the report and nothing else.
+"""A client of the service that prices and randomises on the device, and sends only the report.
 
     GET params (checked against the promise)  ->  price  ->  the customer buys or not  ->  ledger  ->  report  ->
     outbox on disk  ->  POST reports
 
-What leaves the device is the key, the name of the product, the version of the parameters, a random id and the
-randomised report: neither context nor price nor outcome.
+Only the key, the name of the product, the version of the parameters, a random id and the randomised report leave the
+device; context, price and outcome do not.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from hushprice.device.transport import Answer, HttpTransport, Retry, Transport, 
 from hushprice.errors import BrokenPromise, BudgetSpent, HushpriceError, InvalidInput, finite
 
 LARGEST_BATCH = 100
-LOOKS = 3  # at parameters that do not follow those at hand: one worker of the service may lag behind another
+MAX_FETCHES = 3  # of parameters older than the current ones: one worker of the service may lag behind another
 _PRODUCT = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 class ServiceRefused(HushpriceError):
-    """The service will not serve this device: a wrong key, no such product."""
+    """The service does not serve this device: the key is wrong, or the product does not exist."""
 
 
 @dataclass
-class _Settling:
-    """What was told of an offer, and the lock under which that happens once."""
+class _Sale:
+    """The outcome of an offer, and the lock that lets it be reported only once."""
 
     y: float | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -50,33 +50,74 @@ class _Settling:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """A price for one customer, and what a report of its outcome will need, which stays here."""
+    """A price for one customer. It holds what the report of its outcome needs, which stays on the device.
+
+    Attributes
+    ----------
+    price : float
+        The price.
+    experiment : bool
+        Whether the price was drawn at random in order to learn.
+    version : int
+        Version of the parameters that the price was computed from.
+    id : str
+        Random id under which the report is sent.
+    """
 
     price: float
-    experiment: bool  # whether the price was drawn to learn from
-    version: int  # of the parameters it was computed from
+    experiment: bool
+    version: int
     id: str = field(repr=False)
     _z: tuple[float, ...] = field(repr=False)
     _params: Params = field(repr=False)
-    _told: _Settling = field(repr=False, compare=False, default_factory=_Settling)
+    _sale: _Sale = field(repr=False, compare=False, default_factory=_Sale)
 
 
 class Device:
-    """One customer's device, or a till that serves many. Its methods may be called from several threads.
+    """One customer's device, or a till that serves many customers. Its methods are thread-safe.
 
-    url, key, product: the service, a key of role device, the product; promise: the most that the server may ask for;
-    ledger: what the customer may spend in all, or None to leave that uncounted; folder: where reports wait until they
-    are acknowledged (in memory unless given); stale: for how many seconds parameters may be used when the service
-    cannot be reached; retry: how often to try; words: only for tests, see ``UnsafeWords``.
+    Parameters
+    ----------
+    url : str
+        Address of the service.
+    key : str
+        A key of the service with the role device.
+    product : str
+        Name of the product.
+    promise : Promise
+        The most that the server may ask of this device.
+    ledger : Ledger or None
+        The customer's privacy budget, or None to leave reports uncounted.
+    folder : path, optional
+        Where reports wait until the service acknowledges them. Default: in memory.
+    transport : Transport, optional
+        Sends requests. Default: ``HttpTransport(url)``.
+    words : Words, optional
+        Source of randomness. Default: the operating system. See ``UnsafeWords`` for tests.
+    retry : Retry, optional
+        How often to repeat a request that failed. Default: ``Retry()``.
+    stale : float
+        For how many seconds parameters may still be used when the service cannot be reached.
 
-    Every sale is followed by a report, or by a null where none is asked for or the budget is spent. Of these two the
-    server knows the first: a null while experiments are asked for tells it that the budget of this device is spent,
-    and so that it has reported before. It tells nothing of the sale it stands for.
+    Attributes
+    ----------
+    refused : int
+        Reports that the service will never accept. They are dropped.
+    problem : str or None
+        Why the last attempt to send failed.
 
-    A request names the version of the parameters at hand, in If-None-Match and in a report. A server that gave a device
-    a version of its own could tell it from others by that. Versions are public numbers: an app that minds compares
-    ``device.params().version`` with what others were given.
+    Notes
+    -----
+    Every sale is followed by a report, or by a null if no report is asked for or the budget is spent. The server can
+    distinguish the two cases: a null during experiments reveals that the budget of this device is spent, and thus that
+    the device has reported before. It reveals nothing about the sale.
 
+    Requests name the version of the current parameters, in If-None-Match and in reports. A server that sends one device
+    a version of its own could recognise the device by it. Versions are public numbers: an app that needs to exclude
+    this compares ``device.params().version`` with the version that other devices see.
+
+    Examples
+    --------
     >>> from hushprice.device import Device, Ledger, Promise
     >>> device = Device(
     ...     url="https://prices.example.com", key="hp_device_...", product="coffee",
@@ -105,7 +146,7 @@ class Device:
         if not isinstance(product, str) or not _PRODUCT.fullmatch(product):
             raise InvalidInput("product must be the name of one: small letters, digits and hyphens.")
         if not isinstance(key, str) or not key.isascii() or not key.isprintable() or not key or " " in key:
-            raise InvalidInput("key must be a key of the service with the role device. What was given is not told.")
+            raise InvalidInput("key must be a key of the service with the role device. It is not repeated here.")
         if not isinstance(promise, Promise):
             raise InvalidInput(f"promise must be a hushprice.device.Promise, not {type(promise).__name__}.")
         if ledger is not None and not isinstance(ledger, Ledger):
@@ -122,64 +163,87 @@ class Device:
         self._outbox = Outbox(None if folder is None else Path(folder) / product, address=address)
         self._params: Params | None = None
         self._fresh_until = self._usable_until = 0.0  # by the monotonic clock
-        self._looking, self._sending = threading.Lock(), threading.Lock()
-        self.refused = 0  # reports that the service will never take; they are dropped
-        self.problem: str | None = None  # why the last attempt to send did not succeed
+        self._fetching, self._sending = threading.Lock(), threading.Lock()
+        self.refused = 0
+        self.problem: str | None = None
 
     # -- pricing ------------------------------------------------------------------------------------
 
     def offer(
         self, z: Context, *, segment: str | None = None, cost: float | None = None, price: float | None = None
     ) -> Offer:
-        """A price for a customer with context z: a list, or by the names of the features.
+        """Compute a price for one customer.
 
-        ``price`` is for products in shadow mode alone: the price that the shop charges anyway, which must lie in the
-        range that a price for this customer could have. The server publishes that range, and one that is refused is not
-        reported: let it be a price that the server may know.
+        Parameters
+        ----------
+        z : sequence or mapping of float
+            The context, as a list or by the names of the features.
+        segment : str, optional
+            The customer's segment, if the product has segments.
+        cost : float, optional
+            Unit cost of this sale. Default: the product's.
+        price : float, optional
+            In shadow mode only: the price that the shop charges. It must lie in the range of prices for this customer.
+            The server publishes that range, and an offer with a price outside it is not reported: use a price that the
+            server may know.
+
+        Returns
+        -------
+        Offer
+
+        Raises
+        ------
+        BrokenPromise
+            If the server asks for more than the promise allows.
+        InvalidInput
+            If an argument is out of its domain; the text does not repeat it.
+        Unreachable
+            If there are no parameters and the service does not answer.
         """
         params = self.params()
-        known = context(params, z)
+        features = context(params, z)
         u = uniform(self._words.draw(1, "price")[0]) if params.experiment else 0.0
         return Offer(
-            price=quote(params, known, segment=segment, cost=cost, uniform=u, price=price),
+            price=quote(params, features, segment=segment, cost=cost, uniform=u, price=price),
             experiment=params.experiment,
             version=params.version,
             id="".join(f"{word:016x}" for word in self._words.draw(2, "id")),
-            _z=known,
+            _z=features,
             _params=params,
         )
 
     def params(self) -> Params:
-        """The parameters in force: those at hand while they are fresh, or the service's, checked.
+        """Return the current parameters: the cached ones while they are fresh, else the service's, checked.
 
-        Ones of an earlier version, or others of the same version, are looked at again: one worker of the service may
-        lag behind another. If they stay they are a new start, as of a service restored from a backup, and are taken.
-        Nothing is lost by that: a server may publish any theta of its ball, and promise and ledger hold for all.
+        Parameters of an earlier version, or other parameters of the same version, are fetched again, because one worker
+        of the service may lag behind another. If the service repeats them, it was restarted, for example from a backup,
+        and they are accepted. This is safe: a server may publish any theta in its ball, and promise and ledger hold for
+        all of them.
         """
-        with self._looking:
+        with self._fetching:
             if self._params is not None and time.monotonic() < self._fresh_until:
                 return self._params
-            for look in range(1, LOOKS + 1):
+            for fetch in range(1, MAX_FETCHES + 1):
                 try:
                     answer = self._retry.run(self._get)
                 except Unreachable:
                     if self._params is not None and time.monotonic() < self._usable_until:
                         return self._params
                     raise
-                found = self._checked(answer)
-                if look == LOOKS or self._follows(found):
+                params = self._checked(answer)
+                if fetch == MAX_FETCHES or self._follows(params):
                     break
                 self._retry.sleep(0.2)
-            self._keep(found, answer)
-            return found
+            self._cache(params, answer)
+            return params
 
     def _get(self) -> Answer:
-        # the version, not whatever the server sent as ETag: that could tell one device from all others
-        known = {} if self._params is None else {"If-None-Match": f'"{self._params.version}"'}
-        return self._transport.send("GET", f"/v1/products/{self.product}/params", self._headers | known, None)
+        # the version, not the server's ETag, by which a server could recognise the device
+        condition = {} if self._params is None else {"If-None-Match": f'"{self._params.version}"'}
+        return self._transport.send("GET", f"/v1/products/{self.product}/params", self._headers | condition, None)
 
     def _checked(self, answer: Answer) -> Params:
-        """The parameters of an answer, if they are within the promise and of the product that was known."""
+        """The parameters of an answer, if they keep the promise and are those of the same product as before."""
         before = self._params
         if answer.status == 304 and before is not None:
             return before
@@ -191,10 +255,10 @@ class Device:
         return params
 
     def _follows(self, params: Params) -> bool:
-        """Whether parameters are those at hand, or of a later version."""
+        """Whether parameters are the current ones or of a later version."""
         return self._params is None or params == self._params or params.version > self._params.version
 
-    def _keep(self, params: Params, answer: Answer) -> None:
+    def _cache(self, params: Params, answer: Answer) -> None:
         age = max_age(answer.headers.get("cache-control", ""))
         now = time.monotonic()
         self._params, self._fresh_until, self._usable_until = params, now + age, now + max(age, self._stale)
@@ -202,31 +266,50 @@ class Device:
     # -- reporting ----------------------------------------------------------------------------------
 
     def sold(self, offer: Offer, y: float, *, send: bool = True) -> bool:
-        """Report what became of an offer: 1 or 0, or the amount sold.
+        """Report the outcome of an offer.
 
-        One report is made of an offer: telling the same again makes and charges nothing, and sends what still waits;
-        telling something else is refused.
+        Each offer is reported once. Calling again with the same outcome charges nothing and only sends waiting reports.
 
-        The ledger is charged first, then the report is made and kept on disk, then sent. Where nothing is asked for, or
-        the budget is spent, a null is sent instead, so that silence tells nothing; a null while experiments are asked
-        for tells that the budget is spent. Returns whether the service has all reports; if not they wait, and go out
-        with the next sale or by :meth:`flush`, or the service will never take one (``refused`` counts these).
-        ``send=False`` leaves it to that.
+        The ledger is charged first; then the report is made, stored on disk and sent. If no report is asked for or the
+        budget is spent, a null is sent, so that silence reveals nothing (see the notes of :class:`Device`).
+
+        Parameters
+        ----------
+        offer : Offer
+            An offer of this device.
+        y : float
+            The outcome: 1 or 0, or the amount sold.
+        send : bool
+            False leaves sending to the next sale or to :meth:`flush`.
+
+        Returns
+        -------
+        bool
+            Whether the service has all reports. Otherwise they wait for the next sale or for :meth:`flush`, or the
+            service refused one for good (counted in ``refused``).
+
+        Raises
+        ------
+        InvalidInput
+            If the offer belongs to another product, was reported with another outcome, or y is not a possible outcome.
         """
         if not isinstance(offer, Offer) or offer._params.product != self.product:
             raise InvalidInput(f"sold takes an offer of this device, for {self.product}.")
         bought = outcome(offer._params, y)
-        with offer._told.lock:
-            if offer._told.y is None:
-                made = self._made(offer, bought)
+        with offer._sale.lock:
+            if offer._sale.y is None:
+                made = self._report(offer, bought)
                 self._outbox.add({"id": offer.id, "version": offer.version, "report": made})
-                offer._told.y = bought  # if it came not this far, it can be tried again, and is charged again
-            elif offer._told.y != bought:
-                raise InvalidInput("Something else was told of this offer before, and only one report is made of it.")
+                offer._sale.y = bought  # after a failure above, a retry charges the ledger again
+            elif offer._sale.y != bought:
+                raise InvalidInput(
+                    "This offer was reported with another outcome before; there is one report per offer."
+                )
         refused = self.refused
         return send and self.flush() == 0 and self.refused == refused
 
-    def _made(self, offer: Offer, y: float) -> dict[str, Any] | None:
+    def _report(self, offer: Offer, y: float) -> dict[str, Any] | None:
+        """Charge the ledger and make the report; None if none is asked for or the budget is spent."""
         params = offer._params
         if not params.learn:
             return None
@@ -239,16 +322,16 @@ class Device:
 
     @property
     def waiting(self) -> int:
-        """Reports that the service has not acknowledged."""
+        """Number of reports that the service has not acknowledged."""
         return len(self._outbox)
 
     @property
     def damaged(self) -> int:
-        """Files of waiting reports that could not be read, or do not say for which service. They are left there."""
+        """Number of report files that could not be read or do not name their service. They stay in the folder."""
         return self._outbox.damaged
 
     def flush(self) -> int:
-        """Send what waits; returns how many still do. ``problem`` says why."""
+        """Send the waiting reports; return how many still wait. ``problem`` says why."""
         with self._sending:
             batch = LARGEST_BATCH
             while items := self._outbox.first(batch):
@@ -264,7 +347,7 @@ class Device:
                     self.problem = refusal(answer.status)
                     break
                 elif len(items) > 1:
-                    batch = 1  # one of them is refused, and with it all: find out which
+                    batch = 1  # the service refuses a batch as a whole: send one at a time to identify the bad report
                 else:
                     self._outbox.remove(items)
                     self.refused += 1
@@ -278,7 +361,7 @@ class Device:
         return self._transport.send("POST", f"/v1/products/{self.product}/reports", headers, raw)
 
     def close(self) -> None:
-        """Let go of the connection. Reports that wait stay on disk, if there is a folder."""
+        """Close the connection. With a ``folder``, waiting reports stay on disk."""
         self._transport.close()
 
     def __enter__(self) -> Self:

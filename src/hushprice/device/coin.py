@@ -1,4 +1,4 @@
-"""The coin of L2Ball and PrivUnit: how often the truth may be told, exactly."""
+"""The biased coin of L2Ball and PrivUnit: the exact probability with which a report may agree with the data."""
 
 from __future__ import annotations
 
@@ -10,17 +10,28 @@ WORD = 2**64
 
 
 def odds(epsilon: float) -> Fraction:
-    """A rational number just below e^epsilon."""
+    """Return a rational number just below e^epsilon."""
     value = Context(prec=60).exp(Decimal(epsilon))
     return Fraction(value) * (1 - Fraction(1, 10**58))
 
 
 def fair_coin(epsilon: float, *, inside: int = 1, outside: int = 1) -> int:
-    """The largest c for which a coin of probability c / 2^64 keeps every report within odds of e^epsilon.
+    """Return the largest c such that a coin of probability c / 2^64 keeps the odds of all reports within e^epsilon.
 
-    With it one of ``inside`` indices is named, without it one of ``outside``, by the upper half of a product of a
-    random word: the likeliest has ceil(2^64 / inside) words, the least likely floor(2^64 / outside).
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of one report.
+    inside, outside : int
+        Number of indices to choose from if the coin succeeds, and if it fails.
 
+    Notes
+    -----
+    The index is the upper half of the product of a random word and the number of choices. So the likeliest index inside
+    has ceil(2^64 / inside) words, and the least likely one outside floor(2^64 / outside).
+
+    Examples
+    --------
     >>> fair_coin(1.0) / 2**64
     0.7310585786300049
     """

@@ -1,4 +1,4 @@
-"""What a mechanism promises, and what several reports of one customer add up to.
+"""Guarantees of mechanisms, and the privacy loss that several reports of one customer add up to.
 
 A mechanism is (epsilon, delta)-LDP if for any two customers s, s' and any set W of reports
 P(W | s) <= e^epsilon P(W | s') + delta.
@@ -13,11 +13,11 @@ from hushprice.errors import finite
 
 LARGEST_EPSILON = 30.0
 SMALLEST_EPSILON = 1e-6
-_FAR = -14.0  # from here down a series for the normal distribution function is good to rounding
+_SERIES_BELOW = -14.0  # there the asymptotic series of the normal distribution function is exact up to rounding
 
 
 def as_epsilon(value: float) -> float:
-    """An epsilon that means something: above 30 the odds of e^epsilon to 1 hide nothing."""
+    """Check an epsilon. Above 30, odds of e^epsilon to 1 would hide nothing."""
     return finite("epsilon", value, minimum=SMALLEST_EPSILON, maximum=LARGEST_EPSILON)
 
 
@@ -25,6 +25,15 @@ def as_epsilon(value: float) -> float:
 class Guarantee:
     """(epsilon, delta)-local differential privacy of one report.
 
+    Parameters
+    ----------
+    epsilon : float
+        Bound on the log odds between two customers; infinity for no guarantee.
+    delta : float
+        Probability with which the bound may fail.
+
+    Examples
+    --------
     >>> print(Guarantee(1.0))
     epsilon = 1: no report is more than 2.72 times as likely from one customer as from another
     """
@@ -42,16 +51,18 @@ class Guarantee:
 
 
 def log_normal_cdf(x: float) -> float:
-    """log Phi(x), by the complementary error function and, far out on the left, by its asymptotic series.
+    """Return log Phi(x), by the complementary error function and, in the far left tail, by its asymptotic series.
 
     The absolute error is a few units in the last place of 1 + x^2.
 
+    Examples
+    --------
     >>> round(log_normal_cdf(0.0), 12), round(log_normal_cdf(-40.0), 6)
     (-0.69314718056, -804.608442)
     """
     if x > 0.0:
         return math.log1p(-0.5 * math.erfc(x * math.sqrt(0.5)))
-    if x > _FAR:
+    if x > _SERIES_BELOW:
         return math.log(0.5 * math.erfc(-x * math.sqrt(0.5)))
     total, term = 1.0, 1.0
     for k in range(1, 30, 2):
@@ -61,10 +72,21 @@ def log_normal_cdf(x: float) -> float:
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """The delta of Gaussian noise at this epsilon, mu = sensitivity / standard deviation.
+    """Return the delta of Gaussian noise at this epsilon.
 
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+    mu : float
+        Sensitivity divided by the standard deviation.
+
+    Notes
+    -----
     delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), exactly (Balle & Wang 2018).
 
+    Examples
+    --------
     >>> round(gaussian_delta(1.449, 2.0 / math.sqrt(2.0 * math.log(1250.0))), 5)
     0.001
     """
@@ -73,17 +95,25 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     shift = epsilon / mu
     log_first = log_normal_cdf(0.5 * mu - shift)
     first, second = math.exp(log_first), math.exp(epsilon + log_normal_cdf(-0.5 * mu - shift))
-    rounding = 1e-13 * first * (1.0 - log_first) + 1e-300  # counts against the claim
+    rounding = 1e-13 * first * (1.0 - log_first) + 1e-300  # error bound, added to delta
     return min(max(first - second, 0.0) + rounding, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """What reports cost their customer, in a form that adds up.
+    """The privacy loss of reports, in a form that adds up (``+``).
 
-    epsilon: of pure mechanisms, which simply adds; mu: of Gaussian ones, whose squares add, exactly; slack: total
-    variation between what is sent and the ideal Gaussian, which adds.
+    Parameters
+    ----------
+    epsilon : float
+        Loss by pure mechanisms; it adds.
+    mu : float
+        Loss by Gaussian mechanisms; its squares add, exactly.
+    slack : float
+        Total variation distance between the reports and ideal Gaussian ones; it adds.
 
+    Examples
+    --------
     >>> Loss(epsilon=0.5) + Loss(epsilon=0.25)
     Loss(epsilon=0.75, mu=0.0, slack=0.0)
     >>> round(sum((Loss(mu=0.3) for _ in range(4)), Loss()).mu, 12)
@@ -106,18 +136,18 @@ class Loss:
         )
 
     def delta(self, epsilon: float) -> float:
-        """The smallest delta at which all of it together is (epsilon, delta)-private."""
+        """Return the smallest delta for which the total loss is (epsilon, delta)-private."""
         if epsilon < self.epsilon:
             return 1.0
-        return self._curve(min(epsilon, self._turn()))
+        return self._curve(min(epsilon, self._minimiser()))
 
     def _curve(self, epsilon: float) -> float:
-        """gaussian_delta + (1 + e^epsilon) slack: convex in e^epsilon, so that it falls and then rises."""
+        """gaussian_delta + (1 + e^epsilon) slack, which is convex in e^epsilon: it falls, then rises."""
         slack = (1.0 + math.exp(min(epsilon, 700.0))) * self.slack if self.slack else 0.0
         return min(1.0, gaussian_delta(epsilon - self.epsilon, self.mu) + slack)
 
-    def _turn(self) -> float:
-        """Where that is least: a larger epsilon cannot promise less."""
+    def _minimiser(self) -> float:
+        """The epsilon with the least delta; a larger epsilon never has a larger one."""
         low, high = self.epsilon, self.epsilon + 200.0
         if not self.slack:
             return high
@@ -128,10 +158,10 @@ class Loss:
         return low
 
     def guarantee(self, delta: float = 0.0) -> Guarantee:
-        """The smallest epsilon that holds at this delta; infinite if none does."""
+        """Return the guarantee with the smallest epsilon at this delta; epsilon is infinite if there is none."""
         if self.mu == 0.0 and self.slack == 0.0:
             return Guarantee(self.epsilon, 0.0)
-        low, high = self.epsilon, self._turn()
+        low, high = self.epsilon, self._minimiser()
         if self._curve(high) > delta:
             return Guarantee(math.inf, delta)
         for _ in range(100):
@@ -140,5 +170,5 @@ class Loss:
         return Guarantee(high, delta)
 
     def within(self, cap: Guarantee) -> bool:
-        """Whether it stays below a cap."""
+        """Return whether the loss satisfies a guarantee."""
         return self.delta(cap.epsilon) <= cap.delta

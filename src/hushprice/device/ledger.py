@@ -1,4 +1,4 @@
-"""What one customer has spent over many reports, kept on the customer's own device."""
+"""The ledger: the privacy budget of one customer over many reports, stored on the customer's own device."""
 
 from __future__ import annotations
 
@@ -14,33 +14,47 @@ from hushprice.device.guarantee import Guarantee, Loss
 from hushprice.device.ledger_file import Page
 from hushprice.errors import BudgetSpent, InvalidInput, LedgerError, finite
 
-_ROUNDING = 1.0 + 1e-12  # so that three reports of 0.1 fit under a cap of 0.3
+_CAP_TOLERANCE = 1.0 + 1e-12  # lets three reports of 0.1 fit under a cap of 0.3
 
 
 class Spending(Protocol):
-    """What a ledger can be charged with: a mechanism, here or in :mod:`hushprice.privacy`."""
+    """A mechanism, here or in :mod:`hushprice.privacy`, whose reports can be charged to a ledger."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name, for error texts."""
         ...
 
     @property
     def loss(self) -> Loss:
-        """What one report costs."""
+        """The privacy loss of one report."""
         ...
 
 
 class Ledger:
-    """A budget (epsilon, delta) for all the reports of one customer, which is never exceeded.
+    """A privacy budget (epsilon, delta) for all reports of one customer, which is never exceeded.
 
-    Pure mechanisms add up (basic composition), Gaussian ones by the exact curve of their sum. With a ``path`` each
-    spending is on disk before the report is made, so that a crash or a restart can only make the customer safer, and
-    several processes share one budget. It is written twice, to the file and to a log beside it (``.log``), and
-    whichever says more counts: setting the file back wins nothing. (Of a long log only the end is kept.) A file that is
-    damaged or has vanished stops reports; it is never taken for a fresh one. The cap is kept with it and can be
-    lowered, not raised. Without a path the ledger lives and dies with this object, in one process.
+    Parameters
+    ----------
+    epsilon : float
+        Cap on the epsilon of all reports together.
+    delta : float
+        Cap on their delta.
+    path : path, optional
+        File of the ledger. Default: in memory, for one process and the lifetime of this object.
 
+    Notes
+    -----
+    Losses of pure mechanisms add (basic composition); those of Gaussian mechanisms combine exactly.
+
+    With a ``path``, every charge is on disk before the report is made, so a crash or a restart can only make the
+    customer safer, and several processes share one budget. Every charge is written to the file and to a log beside it
+    (``.log``); the one with more reports counts, so restoring an old copy of the file gains nothing. Only the end of a
+    long log is retained. A damaged or missing file stops reports; it never counts as a new ledger. The cap is stored in
+    the file and can be lowered but not raised.
+
+    Examples
+    --------
     >>> from hushprice.device import Mechanism
     >>> ledger, mechanism = Ledger(epsilon=1.0), Mechanism(name="l2-ball", epsilon=0.5, clip=1.0, dim=2)
     >>> ledger.spend(mechanism); ledger.spend(mechanism)
@@ -55,49 +69,57 @@ class Ledger:
         )
         self.path = None if path is None else pages.resolved(path)
         self._page, self._thread, self._process = Page(cap, Loss(), 0), threading.RLock(), os.getpid()
-        with self._alone():
+        with self._locked():
             if self.path is None:
                 return
             if not self.path.exists() and not pages.logged(self.path):
                 self._write(self._page)
                 return
-            kept = self._kept()
-            if cap.epsilon > kept.cap.epsilon or cap.delta > kept.cap.delta:
+            stored = self._stored()
+            if cap.epsilon > stored.cap.epsilon or cap.delta > stored.cap.delta:
                 raise InvalidInput(
-                    f"The ledger {self.path} has a cap of epsilon = {kept.cap.epsilon:g}, delta = {kept.cap.delta:g}, "
-                    f"which can be lowered but not raised."
+                    f"The ledger {self.path} has a cap of epsilon = {stored.cap.epsilon:g}, delta = "
+                    f"{stored.cap.delta:g}, which can be lowered but not raised."
                 )
-            self._write(Page(cap, kept.spent, kept.reports))
+            self._write(Page(cap, stored.spent, stored.reports))
 
     @property
     def cap(self) -> Guarantee:
-        """What must not be exceeded."""
+        """The budget."""
         return self._page.cap
 
     @property
     def spent(self) -> Loss:
-        """All that has been spent."""
+        """The loss of all reports so far."""
         return self._latest().spent
 
     @property
     def reports(self) -> int:
-        """Reports charged so far."""
+        """Number of reports charged so far."""
         return self._latest().reports
 
     @property
     def guarantee(self) -> Guarantee:
-        """What all reports so far give away together, at the cap's delta."""
+        """The guarantee of all reports so far together, at the cap's delta."""
         return self.spent.guarantee(self.cap.delta)
 
     def allows(self, mechanism: Spending) -> bool:
-        """Whether one more report by this mechanism fits."""
+        """Return whether the budget allows one more report by this mechanism."""
         return self._fits(self.spent + _loss(mechanism))
 
     def spend(self, mechanism: Spending) -> None:
-        """Charge one report, or refuse with :class:`BudgetSpent` and charge nothing."""
+        """Charge one report by a mechanism.
+
+        Raises
+        ------
+        BudgetSpent
+            If the report would exceed the budget; nothing is charged.
+        LedgerError
+            If the ledger cannot be read or written.
+        """
         loss = _loss(mechanism)
-        with self._alone():
-            page = self._read_again()
+        with self._locked():
+            page = self._reload()
             total = page.spent + loss
             if not self._fits(total):
                 raise BudgetSpent(
@@ -115,22 +137,22 @@ class Ledger:
         raise TypeError("A ledger cannot be copied or sent elsewhere: two of them would spend one budget twice.")
 
     def _fits(self, total: Loss) -> bool:
-        return total.within(Guarantee(self.cap.epsilon * _ROUNDING, self.cap.delta))
+        return total.within(Guarantee(self.cap.epsilon * _CAP_TOLERANCE, self.cap.delta))
 
     def _latest(self) -> Page:
-        with self._alone():
-            return self._read_again()
+        with self._locked():
+            return self._reload()
 
-    def _read_again(self) -> Page:
-        """The ledger as it is now, under the lowest cap it was ever given."""
+    def _reload(self) -> Page:
+        """The current page, with the lowest cap of the file and of this object."""
         if self.path is not None:
-            kept, ours = self._kept(), self._page.cap
-            cap = Guarantee(min(ours.epsilon, kept.cap.epsilon), min(ours.delta, kept.cap.delta))
-            self._page = Page(cap, kept.spent, kept.reports)
+            stored, ours = self._stored(), self._page.cap
+            cap = Guarantee(min(ours.epsilon, stored.cap.epsilon), min(ours.delta, stored.cap.delta))
+            self._page = Page(cap, stored.spent, stored.reports)
         return self._page
 
-    def _kept(self) -> Page:
-        """What the file says, or its log or this object if they know of more reports, under the lowest cap written."""
+    def _stored(self) -> Page:
+        """The page with most reports in the file, its log and this object, with the lowest cap on disk."""
         assert self.path is not None
         written = [pages.read(self.path), *pages.logged(self.path)]
         most = max(*written, self._page, key=lambda page: page.reports)
@@ -143,11 +165,11 @@ class Ledger:
         self._page = page
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Alone with the ledger, among all threads and all processes that keep to this."""
+    def _locked(self) -> Iterator[None]:
+        """Exclude all other threads and processes that use this ledger."""
         if self._process != os.getpid() and self.path is None:
             raise LedgerError("A ledger without a file cannot be shared by processes: give it a path.")
-        with self._thread, pages.folder_held(self.path):
+        with self._thread, pages.folder_locked(self.path):
             yield
 
 

@@ -1,9 +1,9 @@
 """A ledger on disk: one page in a file, and the last pages in a log beside it.
 
-Both are written before a report is made, the log first, and each is synced. The file is replaced as a whole. The log is
-appended to, and replaced by its own end once it is long, so that a till which reports for years reads and keeps a few
-KiB. Whatever moment a crash chooses, the file and the log are each one of those that were written, or the log has a
-torn last line, which does not count: then no report was made of it. Only their owner may read them.
+Both are written and synced before a report is made, the log first. The file is replaced as a whole. The log is appended
+to; when it is long, its last part replaces it, so that a till which reports for years reads and stores a few KiB. After
+a crash at any moment, each of them is complete or the log has a torn last line. A torn line does not count: its report
+was not made yet. Only the owner may read the files.
 """
 
 from __future__ import annotations
@@ -24,18 +24,28 @@ from hushprice.errors import LedgerError, finite
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover (Windows has no such locks: one process a ledger there)
+except ImportError:  # pragma: no cover (Windows has no such locks: use one process per ledger there)
     fcntl = None  # type: ignore[assignment]
 
 LEDGER_FORMAT = "hushprice-ledger"
-TAIL = 4096  # bytes at the end of a log that are read, and kept when it is cut: a dozen pages
+TAIL = 4096  # bytes at the end of a log that are read, and retained when it is cut: a dozen pages
 LONGEST_LOG = 1 << 16  # bytes
 _HELP = "No report is made. Restore the file from a copy, however old: the log beside it knows what was spent since."
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a ledger says: the cap, what has been spent, and in how many reports."""
+    """The state of a ledger.
+
+    Attributes
+    ----------
+    cap : Guarantee
+        The budget.
+    spent : Loss
+        Loss of all reports so far.
+    reports : int
+        Number of reports so far.
+    """
 
     cap: Guarantee
     spent: Loss
@@ -43,22 +53,22 @@ class Page:
 
 
 def resolved(path: str | PathLike[str]) -> Path:
-    """The file itself, whatever links lead to it."""
-    given = Path(path)
+    """Return the path of the file with all links resolved."""
+    link = Path(path)
     try:
-        real = given.resolve()
-        if given.is_symlink() and not real.exists():
-            raise LedgerError(f"The ledger {given} is a link to nothing. {_HELP}")
+        real = link.resolve()
+        if link.is_symlink() and not real.exists():
+            raise LedgerError(f"The ledger {link} is a link to nothing. {_HELP}")
     except (OSError, ValueError, RuntimeError) as problem:
         if isinstance(problem, LedgerError):
             raise
-        raise LedgerError(f"The ledger {given!r} is no usable path.") from problem
+        raise LedgerError(f"The ledger {link!r} is no usable path.") from problem
     return real
 
 
 @contextlib.contextmanager
-def folder_held(path: Path | None) -> Iterator[None]:
-    """The file's folder, locked: unlike a lock file it cannot be cleaned away."""
+def folder_locked(path: Path | None) -> Iterator[None]:
+    """Lock the file's folder, which unlike a lock file cannot be deleted meanwhile."""
     if path is None or fcntl is None:
         yield
         return
@@ -75,14 +85,20 @@ def folder_held(path: Path | None) -> Iterator[None]:
 
 
 def write(path: Path, page: Page) -> None:
-    """Put a page into the log and into the file; when this returns both are on disk."""
+    """Write a page to the log and to the file. On return, both are on disk."""
     text = _text(page)
     _append(_log(path), f"\n{text}\n".encode())
     _replace(path, text.encode())
 
 
 def read(path: Path) -> Page:
-    """The page of the file, or a refusal of one that is damaged, missing or kept under a second name."""
+    """Read the page in the file.
+
+    Raises
+    ------
+    LedgerError
+        If the file is damaged or missing, or has a second name (a hard link).
+    """
     try:
         if path.stat().st_nlink > 1:
             raise LedgerError(f"The ledger {path} has a second name, under which it could be spent twice. {_HELP}")
@@ -94,9 +110,9 @@ def read(path: Path) -> Page:
 
 
 def logged(path: Path) -> list[Page]:
-    """The last page of the log that can be read, if there is one; a torn last line does not count."""
+    """Return the last readable page of the log, if any, as a list. A torn last line does not count."""
     try:
-        return _last(_end(_log(path), TAIL)) or _last(_end(_log(path)))  # all of it only if its end is damaged
+        return _last(_end(_log(path), TAIL)) or _last(_end(_log(path)))  # read the whole log only if its end is damaged
     except FileNotFoundError:
         return []
     except OSError as problem:
@@ -145,13 +161,13 @@ def _text(page: Page) -> str:
 
 
 def _append(log: Path, line: bytes) -> None:
-    """One more line of the log; a long one is replaced by its end and the line."""
+    """Append a line to the log. A log that is too long is replaced by its end and the line."""
     try:
         if log.exists() and log.stat().st_size + len(line) > LONGEST_LOG:
             _replace(log, _end(log, TAIL) + line)
             return
         with os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
-            if os.stat(file.fileno()).st_mode & 0o077 and hasattr(os, "fchmod"):  # of an earlier release
+            if os.stat(file.fileno()).st_mode & 0o077 and hasattr(os, "fchmod"):  # written by an earlier release
                 os.fchmod(file.fileno(), 0o600)
             file.write(line)
             file.flush()
@@ -175,7 +191,7 @@ def _replace(path: Path, content: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-        if fcntl is not None:  # where there are such locks, folders can be synced too
+        if fcntl is not None:  # systems with these locks can sync folders too
             folder = os.open(path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)

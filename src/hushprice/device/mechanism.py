@@ -1,10 +1,10 @@
-"""How a device randomises a score: its own small version of the mechanisms of ``hushprice.privacy``.
+"""How a device randomises a score: a small implementation of the mechanisms of ``hushprice.privacy``.
 
     directions (l2-ball, privunit)   a seed of J pairs of directions, and the index of one of them
     grid (gaussian)                  floor(g_i / h + 64 N_i + 1/2), h = sd / 64
 
-Reports have the same bits as those of the compiled kernels. Of what a server publishes, only epsilon, clip and (for
-Gaussian noise) delta and sd matter to privacy: J and m may be anything, as the coin is derived from them here.
+Reports have the same bits as those of the compiled kernels. Of the published parameters, only epsilon, clip and (for
+Gaussian noise) delta and sd affect privacy. J and m do not, because the coin is derived from them here.
 """
 
 from __future__ import annotations
@@ -23,16 +23,33 @@ from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, positive_int, 
 Name = Literal["l2-ball", "privunit", "gaussian"]
 NAMES: tuple[str, ...] = get_args(Name)
 LARGEST_REPORT_DIM, LARGEST_PAIRS = 2000, 1024
-MOST_WORK = 1 << 17  # numbers of all directions of a report: half a second in Python, and a server may not ask for more
-CELLS = 64.0  # grid cells in one standard deviation of the noise
-SLACK = 1e-12  # total variation a coordinate between what is sent and an exact Gaussian: see privacy/gaussian.py
+MAX_WORK = 1 << 17  # pairs times dim that a server may ask for: half a second per report in Python
+CELLS = 64.0  # grid cells per standard deviation of the noise
+SLACK = 1e-12  # total variation distance per coordinate from an exact rounded Gaussian: see privacy/gaussian.py
 _CLIP_ROUNDING = 1.0 + 1e-12  # a clipped vector may be longer than C by rounding
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """What a report is made with. Noise that does not keep (epsilon, delta) at this clip bound is refused.
+    """A mechanism that makes reports. Noise that does not provide (epsilon, delta) at the clip bound is refused.
 
+    Parameters
+    ----------
+    name : {"l2-ball", "privunit", "gaussian"}
+        Which mechanism.
+    epsilon, delta : float
+        The guarantee of one report; delta is for Gaussian noise only.
+    clip : float
+        Bound on the length of the score; longer scores are clipped.
+    dim : int
+        Length of the score.
+    pairs, top : int
+        J and m of privunit; 1 for the others.
+    sd : float
+        Standard deviation of Gaussian noise; 0 for the others.
+
+    Examples
+    --------
     >>> mechanism = Mechanism(name="l2-ball", epsilon=1.0, clip=2.0, dim=2)
     >>> mechanism.words, mechanism.report([0.3, -0.1], [7, 2**63, 0])
     (3, {'seed': '0000000000000007', 'index': 0})
@@ -58,8 +75,8 @@ class Mechanism:
         put(self, "pairs", positive_int("pairs", self.pairs, maximum=LARGEST_PAIRS))
         put(self, "top", positive_int("top", self.top, maximum=self.pairs))
         put(self, "sd", finite("sd", self.sd, minimum=0.0, maximum=1e100))
-        if self.pairs * self.dim > MOST_WORK:
-            raise InvalidInput(f"{self.pairs} pairs of {self.dim} numbers are too much: {MOST_WORK} at most.")
+        if self.pairs * self.dim > MAX_WORK:
+            raise InvalidInput(f"{self.pairs} pairs of {self.dim} numbers are too much: {MAX_WORK} at most.")
         if self.name == "l2-ball" and self.pairs != 1:
             raise InvalidInput("l2-ball has one pair of directions; more of them are privunit.")
         if self.name != "gaussian":
@@ -73,30 +90,43 @@ class Mechanism:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What one report gives away."""
+        """The guarantee of one report."""
         return Guarantee(self.epsilon, self.delta)
 
     @property
     def loss(self) -> Loss:
-        """The same in a form that adds up over reports."""
+        """The privacy loss of one report, in a form that adds up over reports."""
         if self.name == "gaussian":
             return Loss(mu=2.0 * self.clip * _CLIP_ROUNDING / self.sd, slack=SLACK * self.dim)
         return Loss(epsilon=self.epsilon)
 
     @property
     def words(self) -> int:
-        """Random 64-bit words that one report takes."""
+        """Number of random 64-bit words per report."""
         if self.name == "gaussian":
             return self.dim
         return 3 if self.pairs == 1 else 4
 
     @cached_property
     def coin(self) -> int:
-        """The truth is told if a random word is below it."""
+        """The report agrees with the data if a random word is below this number."""
         return fair_coin(self.epsilon, inside=self.top, outside=2 * self.pairs - self.top)
 
     def report(self, g: Sequence[float], words: Sequence[int]) -> dict[str, Any]:
-        """The report of g from random words, as plain data. A g that is not finite counts as 0; it is clipped here."""
+        """Make a report of a score from random words.
+
+        Parameters
+        ----------
+        g : sequence of float
+            The score, which is clipped here. A score that is not finite counts as 0.
+        words : sequence of int
+            ``self.words`` random 64-bit words.
+
+        Returns
+        -------
+        dict
+            The report as plain data for JSON.
+        """
         if len(g) != self.dim or len(words) != self.words:
             raise InvalidInput(f"A report of {self.name} takes {self.dim} numbers and {self.words} random words.")
         if not all(map(math.isfinite, g)):
@@ -114,7 +144,7 @@ class Mechanism:
         return {"seed": f"{seed:016x}", "index": index}
 
     def _agreeing(self, g: Sequence[float], seed: int, largest: float) -> list[int]:
-        """Of each pair the direction that agrees with g, and of these the ``top`` that agree most, by index."""
+        """Indices of the ``top`` directions that agree most with g, at most one per pair."""
         dots = []
         for i in range(self.pairs):
             dot = 0.0

@@ -1,8 +1,8 @@
-"""Reports that wait for the service: on disk before they are sent, and until they are acknowledged.
+"""The outbox: reports wait on disk from before they are sent until the service acknowledges them.
 
-One small file for each report, named by its id, so that a device which is switched off in the middle sends the same
-report again, with the same id, and never makes a second one of the same sale. Nothing is in it but what is sent anyway.
-The files are in a folder of the address they are for: what was promised to one service is not sent to another.
+Each report has one small file, named by its id. A device that is switched off while it sends will send the same report
+again with the same id, and never make a second report of one sale. The file holds only what is sent. The files of each
+service are in a folder named by its address, so that no report goes to another service.
 """
 
 from __future__ import annotations
@@ -21,12 +21,26 @@ from hushprice.files import replacing
 
 Item = dict[str, Any]
 MAX_WAITING = 100_000
-_NAME = re.compile(r"([0-9]{12})-([0-9a-f]{32})\.json")
+_FILE_NAME = re.compile(r"([0-9]{12})-([0-9a-f]{32})\.json")
 
 
 class Outbox:
-    """Reports in the order in which they were made; without a folder they live and die with this object.
+    """Reports in the order in which they were made.
 
+    Parameters
+    ----------
+    folder : path, optional
+        Where to store them. Default: in memory, for the lifetime of this object.
+    address : str
+        Address of the service that they are for.
+
+    Attributes
+    ----------
+    damaged : int
+        Files that could not be read, or whose address is unknown. They stay in the folder.
+
+    Examples
+    --------
     >>> box = Outbox()
     >>> box.add({"id": "0" * 32, "version": 3, "report": None})
     >>> len(box), box.first(10)[0]["version"]
@@ -38,7 +52,7 @@ class Outbox:
         self._items: dict[str, Item] = {}
         self._files: dict[str, Path] = {}
         self._next = 0
-        self.damaged = 0  # files that could not be read, or of an unknown address; they are left where they are
+        self.damaged = 0
         self._folder = None
         if folder is not None:
             self._folder = Path(folder) / hashlib.sha256(address.encode()).hexdigest()[:16]
@@ -47,12 +61,12 @@ class Outbox:
     def _read(self, folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            found = sorted((path, name) for path in folder.iterdir() if (name := _NAME.fullmatch(path.name)))
-            # until release 0.1.0 reports were kept without their address: nobody knows for whom these are
-            self.damaged = sum(_NAME.fullmatch(path.name) is not None for path in folder.parent.iterdir())
+            files = sorted((path, name) for path in folder.iterdir() if (name := _FILE_NAME.fullmatch(path.name)))
+            # until release 0.1.0 files had no folder per address: the service that they are for is unknown
+            self.damaged = sum(_FILE_NAME.fullmatch(path.name) is not None for path in folder.parent.iterdir())
         except OSError as problem:
             raise InvalidInput(f"Reports cannot be kept in {folder}: {problem.strerror}.") from None
-        for path, name in found:
+        for path, name in files:
             number, identity = name.groups()
             self._next = int(number) + 1
             try:
@@ -69,7 +83,7 @@ class Outbox:
             return len(self._items)
 
     def add(self, item: Item) -> None:
-        """Keep a report: when this returns, it is on disk."""
+        """Store a report. On return, it is on disk."""
         with self._lock:
             if len(self._items) >= MAX_WAITING:
                 raise HushpriceError(
@@ -89,15 +103,15 @@ class Outbox:
             self._items[item["id"]] = item
 
     def first(self, n: int) -> list[Item]:
-        """The n that wait longest."""
+        """Return the n oldest reports."""
         with self._lock:
             return [item for _, item in zip(range(n), self._items.values(), strict=False)]
 
     def remove(self, items: Iterable[Item]) -> None:
-        """These need not be sent any more."""
+        """Delete reports."""
         with self._lock:
             for item in items:
                 self._items.pop(item["id"], None)
                 path = self._files.pop(item["id"], None)
                 if path is not None:
-                    path.unlink(missing_ok=True)  # if it comes back after a crash, it is sent again: no harm
+                    path.unlink(missing_ok=True)  # a file that reappears after a crash is sent again, which is harmless

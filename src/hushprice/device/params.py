@@ -1,4 +1,4 @@
-"""The params document a server publishes, read and checked on the device, which trusts nothing in it."""
+"""The params document that a server publishes, read and checked on the device, which does not trust it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,23 @@ from hushprice.errors import LARGEST_COUNT, LARGEST_VALUE, BrokenPromise, Hushpr
 PARAMS_FORMAT, PROTOCOL = "hushprice params", 1
 MODES = ("live", "shadow", "frozen")
 LARGEST_RADIUS = 1e6
-MOST_NAMES = 10_000  # segments or rungs of a ladder
+LONGEST_LIST = 10_000  # segments, features or prices of a ladder
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Feature:
-    """A number of the context by name: a constant, or one that the customer brings (low and high are for show)."""
+    """A named entry of the context.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    value : float, optional
+        The value of a constant; None for a feature of the customer.
+    low, high : float, optional
+        Usual range of a feature of the customer, for display only.
+    """
 
     name: str
     value: float | None = None
@@ -30,16 +40,53 @@ class Feature:
 
     @property
     def pinned(self) -> Pinned:
-        """What of it never changes, and a promise can name."""
+        """What never changes about it: its name, or the name and value of a constant."""
         return self.name if self.value is None else (self.name, self.value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """Everything a device needs to price and to report, checked against what it promised.
+    """The parameters that a device needs to price and to report.
 
-    ``read`` is the only way to make one from what came over the network. A product never changes the fields in
+    Make it from a document by :meth:`read`, which checks everything. A product never changes the fields in
     :data:`FIXED_FIELDS`, nor the names and constants of its features.
+
+    Attributes
+    ----------
+    product, currency : str
+        Name of the product, and the currency of its prices.
+    version : int
+        Version of the parameters.
+    mode : {"live", "shadow", "frozen"}
+        Whether the service sets prices, only watches the shop's, or has stopped learning.
+    family : str
+        Family of demand.
+    dim : int
+        Length d of the context.
+    prices, experiments, guardrails : (float, float)
+        Range of all prices, of experiments, and the operator's current range.
+    cost : float
+        Unit cost.
+    ladder : tuple of float
+        The only allowed prices in ascending order; empty if all are.
+    segments, ranges : tuple of str and dict
+        The customers' segments, and the price range of those that have their own.
+    phase, level : str and float
+        "explore", "exploit" or "fixed", and the price of the last.
+    theta : tuple of float
+        The estimate, 2 d numbers.
+    learn : bool
+        Whether the server asks for reports.
+    centre, radius : tuple of float and float
+        The ball that theta lies in.
+    shift, factor : float
+        c and f of the score, which holds the price as f (p - c).
+    mechanism : Mechanism
+        How reports are randomised.
+    features : tuple of Feature
+        The entries of the context; empty if they have no names.
+    baseline : float
+        The price without the service.
     """
 
     product: str
@@ -69,7 +116,26 @@ class Params:
 
     @classmethod
     def read(cls, document: Any, promise: Promise, *, product: str | None = None) -> Params:
-        """The parameters in a document, or :class:`BrokenPromise` if it is none or asks for more than promised."""
+        """Read a params document.
+
+        Parameters
+        ----------
+        document : Any
+            Plain data from JSON.
+        promise : Promise
+            The most that the server may ask for.
+        product : str, optional
+            The product that it must be about.
+
+        Returns
+        -------
+        Params
+
+        Raises
+        ------
+        BrokenPromise
+            If it is not a params document, contradicts itself or asks for more than promised.
+        """
         try:
             params = _read(cls, document, promise)
         except BrokenPromise:
@@ -82,17 +148,17 @@ class Params:
 
     @property
     def experiment(self) -> bool:
-        """Whether the next price is drawn to learn from."""
+        """Whether the next price is drawn at random in order to learn."""
         return self.phase == "explore"
 
     def range(self, segment: str | None) -> tuple[float, float]:
-        """(low, high) of the price for a customer of this segment, in the phase in force."""
+        """Return the range (low, high) of prices for a customer of this segment in the current phase."""
         low, high = self.prices if segment is None else self.ranges.get(segment, self.prices)
         low, high = _cut((low, high), self.guardrails)
         return _cut((low, high), self.experiments) if self.experiment else (low, high)
 
     def same_product(self, before: Params) -> bool:
-        """Whether what a product never changes is as it was in other parameters."""
+        """Return whether everything that a product never changes equals that of other parameters."""
         mine, theirs = ([feature.pinned for feature in params.features] for params in (self, before))
         return mine == theirs and all(getattr(self, name) == getattr(before, name) for name in FIXED_FIELDS)
 
@@ -104,59 +170,59 @@ FIXED_FIELDS = (
 
 
 def _cut(span: tuple[float, float], to: tuple[float, float]) -> tuple[float, float]:
-    """A range cut to another; one that does not reach into it becomes its nearer end."""
+    """Clip both ends of a range to another range."""
     low, high = (min(max(end, to[0]), to[1]) for end in span)
     return low, high
 
 
 def _read(cls: type[Params], document: Any, promise: Promise) -> Params:
-    given = _Reader(document)
-    if given.get("format") != PARAMS_FORMAT or given.whole("protocol", most=LARGEST_COUNT) != PROTOCOL:
+    fields = _Reader(document)
+    if fields.get("format") != PARAMS_FORMAT or fields.whole("protocol", most=LARGEST_COUNT) != PROTOCOL:
         raise BrokenPromise(
             f"This is no {PARAMS_FORMAT} document of protocol {PROTOCOL}: update one side or the other."
         )
-    d = given.whole("dim", least=1, most=1000)
-    prices = given.span("prices")
+    d = fields.whole("dim", least=1, most=1000)
+    prices = fields.span("prices")
     promise.check_prices(*prices)
-    mechanism = promise.mechanism(given.get("mechanism"))
+    mechanism = promise.mechanism(fields.get("mechanism"))
     if mechanism.dim != 2 * d:
         raise BrokenPromise(f"Reports must be about 2 dim = {2 * d} numbers, not {mechanism.dim}. {NO_MORE}")
-    score = _Reader(given.get("score"))
-    family, segments = given.one_of("family", FAMILIES), given.each("segments", _text)
-    features = given.each("features", _feature)
+    score = _Reader(fields.get("score"))
+    family, segments = fields.one_of("family", FAMILIES), fields.each("segments", _text)
+    features = fields.each("features", _feature)
     promise.check_customers(family, segments, [feature.pinned for feature in features])
     params = cls(
-        product=_text(given.get("product")),
-        version=given.whole("version", least=0, most=LARGEST_COUNT - 1),
-        mode=given.one_of("mode", MODES),
+        product=_text(fields.get("product")),
+        version=fields.whole("version", least=0, most=LARGEST_COUNT - 1),
+        mode=fields.one_of("mode", MODES),
         family=family,
         dim=d,
         prices=prices,
-        experiments=given.span("experiments", within=prices),
-        cost=given.number("cost", least=0.0),
-        ladder=given.each("ladder", lambda price: finite("a price", price, minimum=0.0, maximum=LARGEST_VALUE)),
+        experiments=fields.span("experiments", within=prices),
+        cost=fields.number("cost", least=0.0),
+        ladder=fields.each("ladder", lambda price: finite("a price", price, minimum=0.0, maximum=LARGEST_VALUE)),
         segments=segments,
-        ranges={name: _span(name, pair, prices) for name, pair in _Reader(given.get("ranges")).plain.items()},
-        guardrails=_guardrails(given.get("guardrails"), prices),
-        phase=given.one_of("phase", PHASES),
-        level=given.number("level"),
-        theta=given.vector("theta", 2 * d, limit=2.0 * LARGEST_RADIUS),
-        learn=given.flag("learn"),
-        centre=given.vector("centre", 2 * d, limit=LARGEST_RADIUS),
-        radius=given.number("radius", least=0.0, most=LARGEST_RADIUS),
+        ranges={name: _span(name, pair, prices) for name, pair in _Reader(fields.get("ranges")).plain.items()},
+        guardrails=_guardrails(fields.get("guardrails"), prices),
+        phase=fields.one_of("phase", PHASES),
+        level=fields.number("level"),
+        theta=fields.vector("theta", 2 * d, limit=2.0 * LARGEST_RADIUS),
+        learn=fields.flag("learn"),
+        centre=fields.vector("centre", 2 * d, limit=LARGEST_RADIUS),
+        radius=fields.number("radius", least=0.0, most=LARGEST_RADIUS),
         shift=score.number("shift"),
         factor=score.number("factor"),
         mechanism=mechanism,
         features=features,
-        currency=str(given.get("currency"))[:20],
-        baseline=given.number("baseline", least=0.0),
+        currency=str(fields.get("currency"))[:20],
+        baseline=fields.number("baseline", least=0.0),
     )
     _check(params)
     return params
 
 
 def _check(params: Params) -> None:
-    """What must hold between the parts."""
+    """Check the conditions that relate several fields."""
     centre, radius = params.centre, params.radius
     if not math.dist(params.theta, centre) <= radius * (1.0 + 1e-9) + 1e-12 * math.hypot(*centre):
         raise BrokenPromise(f"The published theta lies outside its ball. {NO_MORE}")
@@ -175,7 +241,7 @@ def _check(params: Params) -> None:
 
 
 class _Reader:
-    """Plain data read field by field. Texts name the field, not what was in it."""
+    """Reads plain data field by field. Error texts name the field, not its value."""
 
     def __init__(self, plain: Any) -> None:
         if not isinstance(plain, Mapping) or not all(isinstance(key, str) for key in plain):
@@ -183,7 +249,7 @@ class _Reader:
         self.plain = plain
 
     def get(self, name: str) -> Any:
-        """A field that must be there."""
+        """A required field."""
         if name not in self.plain:
             raise BrokenPromise(f"The published parameters lack {name}. {NO_MORE}")
         return self.plain[name]
@@ -207,7 +273,7 @@ class _Reader:
 
     def each(self, name: str, read: Callable[[Any], T]) -> tuple[T, ...]:
         values = self.get(name)
-        if not isinstance(values, list) or len(values) > MOST_NAMES:
+        if not isinstance(values, list) or len(values) > LONGEST_LIST:
             raise BrokenPromise(f"{name} must be a list. {NO_MORE}")
         return tuple(map(read, values))
 
@@ -232,20 +298,20 @@ def _span(name: str, pair: Any, within: tuple[float, float]) -> tuple[float, flo
 
 
 def _guardrails(plain: Any, prices: tuple[float, float]) -> tuple[float, float]:
-    given = _Reader(plain)
+    fields = _Reader(plain)
     low, high = (
-        end if (told := given.get(name)) is None else told
+        end if (bound := fields.get(name)) is None else bound
         for name, end in zip(("low", "high"), prices, strict=True)
     )  # fmt: skip
     return _span("guardrails", [low, high], prices)
 
 
 def _feature(plain: Any) -> Feature:
-    given = _Reader(plain)
-    if set(given.plain) not in ({"name", "value"}, {"name", "low", "high"}):
+    fields = _Reader(plain)
+    if set(fields.plain) not in ({"name", "value"}, {"name", "low", "high"}):
         raise BrokenPromise(f"A feature must have a name, and a value or low and high. {NO_MORE}")
-    numbers = {key: given.number(key) for key in given.plain if key != "name"}
-    return Feature(name=_text(given.get("name")), **numbers)
+    numbers = {key: fields.number(key) for key in fields.plain if key != "name"}
+    return Feature(name=_text(fields.get("name")), **numbers)
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Random words, normals and directions from a public seed: Philox4x64-10, as ``hushprice.kernels.philox`` has it.
+"""Random words, normals and directions from a public seed by Philox4x64-10, as in ``hushprice.kernels.philox``.
 
 Reference: Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
@@ -15,8 +15,10 @@ _W0, _W1 = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 
 
 def philox(key: tuple[int, int], counter: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
-    """Four random words from a key of two words and a counter of four.
+    """Return four random words from a key of two words and a counter of four.
 
+    Examples
+    --------
     >>> [f"{word:016x}" for word in philox((0, 0), (0, 0, 0, 0))][:2]
     ['16554d9eca36314c', 'db20fe9d672d0fdc']
     """
@@ -29,8 +31,10 @@ def philox(key: tuple[int, int], counter: tuple[int, int, int, int]) -> tuple[in
 
 
 def uniform(word: int) -> float:
-    """A number in [0, 1) from the upper 53 bits of a word.
+    """Return a number in [0, 1) from the upper 53 bits of a word.
 
+    Examples
+    --------
     >>> uniform(2**63)
     0.5
     """
@@ -38,16 +42,18 @@ def uniform(word: int) -> float:
 
 
 def normal(word: int) -> float:
-    """A standard normal number from one random word: the first bit its sign, the rest the mass of its tail."""
+    """Return a standard normal number from one word: the first bit is its sign, the others its tail probability."""
     value = lower_quantile((((word >> 11) & (2**52 - 1)) + 0.5) * 2.0**-53)
     return -value if word >> 63 else value
 
 
 def direction(seed: int, number: int, n: int) -> list[float]:
-    """Direction ``number`` of a seed: uniform on the unit sphere of n dimensions.
+    """Return direction ``number`` of a seed, uniform on the unit sphere of n dimensions.
 
-    Block j of Philox with key (seed, 0) and counter (j, number, 0, 0) gives the normals 4 j .. 4 j + 3; they are
-    divided by the root of the sum of their squares, added up in order.
+    Notes
+    -----
+    Philox with key (seed, 0) and counter (j, number, 0, 0) gives the normals 4 j .. 4 j + 3. They are divided by the
+    square root of the sum of their squares, added in order.
     """
     words = [word for j in range((n + 3) // 4) for word in philox((seed, 0), (j, number, 0, 0))]
     v = [normal(word) for word in words[:n]]

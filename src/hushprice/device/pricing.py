@@ -1,4 +1,4 @@
-"""The two things a device computes, from checked parameters and without any randomness of its own."""
+"""The two computations of a device, prices and reports: deterministic functions of checked parameters and words."""
 
 from __future__ import annotations
 
@@ -12,13 +12,23 @@ from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput, discre
 Context = Sequence[float] | Mapping[str, float]
 
 
-def context(params: Params, given: Context) -> tuple[float, ...]:
-    """The context z, from a list or by the names of the features. Refusals tell nothing of it.
+def context(params: Params, features: Context) -> tuple[float, ...]:
+    """Return the context z.
 
-    Names are those of the features that are no constants, exactly. No value is compared with anything that the server
-    published: a list is taken as it is, and a constant is not given by name, whatever its value.
+    Parameters
+    ----------
+    params : Params
+        The checked parameters.
+    features : sequence or mapping of float
+        All of z as a list, or exactly the features that are not constants by name.
+
+    Raises
+    ------
+    InvalidInput
+        If it is not a context of this product. The text repeats no value, and no value is compared with anything that
+        the server published, so that a refusal reveals nothing about the customer.
     """
-    values = _by_name(params, given) if isinstance(given, Mapping) else given
+    values = _by_name(params, features) if isinstance(features, Mapping) else features
     text = f"The context must be {params.dim} finite numbers below {LARGEST_VALUE:g} in size."
     z = discreetly(lambda: tuple(finite("z", x, minimum=-LARGEST_VALUE, maximum=LARGEST_VALUE) for x in values), text)
     if len(z) != params.dim:
@@ -26,17 +36,17 @@ def context(params: Params, given: Context) -> tuple[float, ...]:
     return z
 
 
-def _by_name(params: Params, given: Mapping[str, float]) -> list[float]:
+def _by_name(params: Params, values: Mapping[str, float]) -> list[float]:
     if not params.features:
         raise InvalidInput("The features of this product have no names: give the context as a list of numbers.")
-    asked = {feature.name for feature in params.features if feature.value is None}
-    if set(given) != asked:
-        raise InvalidInput(f"The context must give exactly {', '.join(sorted(asked))} by name, and no constant.")
-    return [given[feature.name] if feature.value is None else feature.value for feature in params.features]
+    names = {feature.name for feature in params.features if feature.value is None}
+    if set(values) != names:
+        raise InvalidInput(f"The context must give exactly {', '.join(sorted(names))} by name, and no constant.")
+    return [values[feature.name] if feature.value is None else feature.value for feature in params.features]
 
 
 def segment_of(params: Params, segment: str | None) -> str | None:
-    """A segment that exists, or None where there are none."""
+    """Return the segment if it exists, or None for a product without segments."""
     if not params.segments:
         if segment is not None:
             raise InvalidInput("This product has no segments: leave the segment out.")
@@ -55,28 +65,45 @@ def quote(
     uniform: float = 0.0,
     price: float | None = None,
 ) -> float:
-    """The price for a customer. ``uniform`` is a random number in [0, 1), which only experiments use.
+    """Compute the price for a customer.
 
-    ``price`` is the shop's own one, in shadow mode: it is quoted if it lies in the range that a quote would have.
+    Parameters
+    ----------
+    params : Params
+        The checked parameters.
+    z : sequence or mapping of float
+        The context, as a list or by the names of the features.
+    segment : str, optional
+        The customer's segment, if the product has segments.
+    cost : float, optional
+        Unit cost of this sale. Default: the product's.
+    uniform : float
+        A random number in [0, 1), which only experiments use.
+    price : float, optional
+        In shadow mode only: the shop's own price, which is returned if it lies in the range of quotes.
+
+    Returns
+    -------
+    float
     """
-    known = context(params, z)
+    features = context(params, z)
     low, high = params.range(segment_of(params, segment))
-    own = params.cost if cost is None else _cost(cost)
+    unit_cost = params.cost if cost is None else _cost(cost)
     if not 0.0 <= uniform < 1.0:
         raise InvalidInput("uniform must be a random number of at least 0 and below 1.")
     if price is not None:
         return _own_price(params, price, low, high)
-    a, b = utility(params.theta, known) if params.phase == "exploit" else (0.0, 0.0)
+    a, b = utility(params.theta, features) if params.phase == "exploit" else (0.0, 0.0)
     return price_on_terms(
         params.phase, params.family, a, b,
-        level=params.level, u=uniform, cost=own, low=low, high=high, ladder=params.ladder,
+        level=params.level, u=uniform, cost=unit_cost, low=low, high=high, ladder=params.ladder,
     )  # fmt: skip
 
 
 def _own_price(params: Params, price: float, low: float, high: float) -> float:
     if params.mode != "shadow":
         raise InvalidInput("A price of the shop's own can be given in shadow mode only.")
-    # which range that is would tell the customer's segment
+    # the bounds would reveal the customer's segment
     text = "The shop's price must lie within the range of prices for this customer."
     return discreetly(lambda: finite("price", price, minimum=low, maximum=high), text)
 
@@ -87,7 +114,7 @@ def _cost(cost: float) -> float:
 
 
 def outcome(params: Params, y: float) -> float:
-    """An outcome that the family of demand can have. Refusals tell nothing of it."""
+    """Return an outcome if the family of demand allows it. The text of a refusal does not repeat it."""
     domain = {"logistic": "0 or 1", "poisson": "a whole number of at least 0", "linear": "a finite number"}
 
     def checked() -> float:
@@ -102,9 +129,28 @@ def outcome(params: Params, y: float) -> float:
 
 
 def report(params: Params, z: Context, price: float, y: float, words: Sequence[int]) -> dict[str, Any]:
-    """The randomised report of a sale, from ``params.mechanism.words`` random words: all that may be sent."""
-    known, bought = context(params, z), outcome(params, y)
+    """Make the randomised report of a sale: all that may be sent.
+
+    Parameters
+    ----------
+    params : Params
+        The checked parameters.
+    z : sequence or mapping of float
+        The context.
+    price : float
+        The price that the customer saw.
+    y : float
+        The outcome.
+    words : sequence of int
+        ``params.mechanism.words`` random 64-bit words.
+
+    Returns
+    -------
+    dict
+        The report as plain data for JSON.
+    """
+    features, bought = context(params, z), outcome(params, y)
     low, high = params.prices
     paid = discreetly(lambda: finite("price", price, minimum=low, maximum=high), "The price lies outside the range.")
-    g = score(params.family, params.theta, known, paid, bought, shift=params.shift, factor=params.factor)
+    g = score(params.family, params.theta, features, paid, bought, shift=params.shift, factor=params.factor)
     return params.mechanism.report(g, words)

@@ -1,4 +1,4 @@
-"""What a device promises its customer: the most that a server may ask for."""
+"""The promise of a device to its customer: the most that a server may ask for."""
 
 from __future__ import annotations
 
@@ -12,23 +12,40 @@ from hushprice.device.mechanism import NAMES, Mechanism
 from hushprice.errors import LARGEST_VALUE, BrokenPromise, HushpriceError, InvalidInput, finite, price_range, unknown
 
 NO_MORE = "No price and no report is made."
-_CLIP_ROUNDING = 1.0 + 1e-9  # a clip bound comes out of a square root; what is promised of epsilon holds whatever it is
+_CLIP_TOLERANCE = 1.0 + 1e-9  # a clip bound is computed with a square root; epsilon holds for any clip
 _FIELDS = ("name", "epsilon", "delta", "clip", "dim", "pairs", "top", "sd")
-Pinned = str | tuple[str, float]  # a feature: the name of one that a customer brings, or a constant's name and value
+Pinned = str | tuple[str, float]  # the name of a customer's feature, or the name and value of a constant
 
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """Fixed on the device, by whoever writes the shop's app, and shown to the customer.
+    """Limits that the author of the shop's app fixes on the device and shows to the customer.
 
-    epsilon, delta: of one report, at most; clip: bound on the length of the score a report is about; mechanisms: those
-    that may be used; prices: (low, high) that a price may never leave (any unless given).
+    Parameters
+    ----------
+    epsilon, delta : float
+        Largest epsilon and delta of one report.
+    clip : float
+        Largest bound on the length of a score.
+    mechanisms : sequence of str
+        Names of the mechanisms that may be used.
+    prices : (float, float), optional
+        Range that no price may leave. Default: any price.
+    family : str
+        Family of demand, and so the possible outcomes.
+    segments : sequence of str
+        The segments of customers.
+    features : sequence of str or (str, float), optional
+        The entries of the context in order: names, and constants as (name, value). Default: the first parameters pin
+        them and the dimension for the lifetime of the device. Set them if contexts may differ in length or names.
 
-    family, segments, features: which outcomes, segments and names exist. A server that says otherwise is refused before
-    anything of a customer is looked at, because it could otherwise choose them so that some customers are refused, and
-    learn from their silence who they are. Without ``features`` (any are taken) the first parameters pin them and the
-    dimension, for as long as the device lives: give them where the customers' contexts may differ in length or names.
+    Notes
+    -----
+    A document with another family, other segments or other features is refused before any data of a customer is used.
+    Otherwise a server could choose them so that some customers are refused, and recognise these by their silence.
 
+    Examples
+    --------
     >>> print(Promise(epsilon=1.0, clip=4.0).guarantee)
     epsilon = 1: no report is more than 2.72 times as likely from one customer as from another
     >>> Promise(epsilon=1.0, clip=4.0, family="poisson", segments=["student", "adult"],
@@ -66,9 +83,10 @@ class Promise:
 
     @classmethod
     def of(cls, document: Any) -> Self:
-        """Exactly what a params document asks for. To be read by a person once, and fixed: it agrees to anything.
+        """Return the promise that allows exactly what a params document asks for.
 
-        A device that makes its promise from whatever the server publishes next promises nothing.
+        It accepts any document. Review the result once and store it: a device that makes its promise from whatever the
+        server publishes next promises nothing.
         """
         try:
             mechanism = document["mechanism"]
@@ -83,28 +101,39 @@ class Promise:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What one report gives away at most."""
+        """The weakest guarantee of one report."""
         return Guarantee(self.epsilon, self.delta)
 
-    def mechanism(self, asked: Any) -> Mechanism:
-        """The mechanism a server asks for, if it is within the promise."""
-        if not isinstance(asked, Mapping) or any(key not in asked for key in _FIELDS):
+    def mechanism(self, request: Any) -> Mechanism:
+        """Return the mechanism that a server asks for.
+
+        Parameters
+        ----------
+        request : Any
+            The field ``mechanism`` of a params document.
+
+        Raises
+        ------
+        BrokenPromise
+            If it is not within the promise.
+        """
+        if not isinstance(request, Mapping) or any(key not in request for key in _FIELDS):
             raise BrokenPromise(f"The server does not say how reports are to be randomised. {NO_MORE}")
-        if not isinstance(asked["name"], str) or asked["name"] not in self.mechanisms:
+        if not isinstance(request["name"], str) or request["name"] not in self.mechanisms:
             raise BrokenPromise(f"The server asks for a mechanism other than {', '.join(self.mechanisms)}. {NO_MORE}")
         try:
-            mechanism = Mechanism(**{key: asked[key] for key in _FIELDS})
+            mechanism = Mechanism(**{key: request[key] for key in _FIELDS})
         except HushpriceError as problem:
             raise BrokenPromise(f"The server asks for reports that keep no promise: {problem} {NO_MORE}") from None
         for name in ("epsilon", "delta", "clip"):
             most, wanted = getattr(self, name), getattr(mechanism, name)
-            if wanted > most * (_CLIP_ROUNDING if name == "clip" else 1.0):
-                told, given = _apart(wanted, most)
-                raise BrokenPromise(f"The server asks for {name} = {told}; {given} is promised. {NO_MORE}")
+            if wanted > most * (_CLIP_TOLERANCE if name == "clip" else 1.0):
+                requested, promised = _distinct(wanted, most)
+                raise BrokenPromise(f"The server asks for {name} = {requested}; {promised} is promised. {NO_MORE}")
         return mechanism
 
     def check_prices(self, low: float, high: float) -> None:
-        """Refuse prices outside the promised range."""
+        """Raise :class:`BrokenPromise` for prices outside the promised range."""
         if self.prices is not None and (low < self.prices[0] or high > self.prices[1]):
             raise BrokenPromise(
                 f"The server's prices [{low:g}, {high:g}] leave the promised range [{self.prices[0]:g}, "
@@ -112,7 +141,7 @@ class Promise:
             )
 
     def check_customers(self, family: str, segments: Sequence[str], features: Sequence[Pinned]) -> None:
-        """Refuse a product of other customers than promised: other outcomes, segments or features."""
+        """Raise :class:`BrokenPromise` for other outcomes, segments or features than promised."""
         if family != self.family:
             raise BrokenPromise(f"The server's demand is {family}; {self.family} is promised (family=). {NO_MORE}")
         if set(segments) != set(self.segments):
@@ -123,14 +152,14 @@ class Promise:
             raise BrokenPromise(f"The server's features are not those promised (features=): {promised}. {NO_MORE}")
 
 
-def _apart(asked: float, promised: float) -> tuple[str, str]:
-    """Two numbers in six digits, or in all of them if six do not tell them apart."""
-    short = f"{asked:.6g}", f"{promised:.6g}"
-    return short if short[0] != short[1] else (repr(asked), repr(promised))
+def _distinct(requested: float, promised: float) -> tuple[str, str]:
+    """Two numbers in six digits, or in all digits if six do not distinguish them."""
+    short = f"{requested:.6g}", f"{promised:.6g}"
+    return short if short[0] != short[1] else (repr(requested), repr(promised))
 
 
 def _names(names: Any) -> tuple[str, ...]:
-    """Different names, in order."""
+    """Distinct names, sorted."""
     listed = () if isinstance(names, str) or not isinstance(names, Collection) else tuple(names)
     named = all(isinstance(name, str) and name for name in listed)
     if not isinstance(names, Collection) or len(listed) != len(names) or not named or len(set(listed)) < len(listed):

@@ -1,4 +1,4 @@
-"""Where a device's randomness comes from: the operating system, unless an unsafe source is asked for by name."""
+"""A device's sources of randomness: the operating system, or an unsafe seed in tests."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Words(Protocol):
     """A source of random 64-bit words."""
 
     def draw(self, n: int, purpose: Purpose) -> list[int]:
-        """The next n words."""
+        """Return the next n words for a purpose."""
         ...
 
 
 class SystemWords:
-    """The operating system's generator: what every price experiment and report outside tests is made from."""
+    """The operating system's generator, for every price experiment and report outside tests."""
 
     def draw(self, n: int, purpose: Purpose) -> list[int]:
         raw = os.urandom(8 * n)
@@ -31,10 +31,19 @@ class SystemWords:
 
 
 class UnsafeWords:
-    """Words that anyone who knows the seed can recompute, and with them the customer's data. For tests alone.
+    """Words from a seed, for tests only.
 
-    A stream for each purpose comes from the seed, or is given: ``UnsafeWords(7, report=words)``.
+    Anyone who knows the seed can recompute the noise and with it the customer's data.
 
+    Parameters
+    ----------
+    seed : int
+        Seed of one stream of words per purpose.
+    **streams : iterable of int
+        Words for a purpose ("price", "report" or "id") in place of the seed's, as in ``UnsafeWords(7, report=words)``.
+
+    Examples
+    --------
     >>> UnsafeWords(7).draw(2, "price") == UnsafeWords(7).draw(2, "price") != UnsafeWords(7).draw(2, "report")
     True
     """
@@ -43,13 +52,13 @@ class UnsafeWords:
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
             raise InvalidInput("An unsafe seed must be a whole number of at least 0 and below 2^64.")
         if not set(streams) <= set(PURPOSES):
-            raise InvalidInput(f"Streams of words can be given for {', '.join(PURPOSES)}.")
+            raise InvalidInput(f"There are streams of words for {', '.join(PURPOSES)} only.")
         self._streams = {name: iter(streams.get(name, _stream(seed, k))) for k, name in enumerate(PURPOSES)}
 
     def draw(self, n: int, purpose: Purpose) -> list[int]:
         words = list(islice(self._streams[purpose], n))
         if len(words) < n:
-            raise InvalidInput(f"The words given for each {purpose} are used up.")
+            raise InvalidInput(f"The stream of words for each {purpose} is used up.")
         return words
 
     def __repr__(self) -> str:

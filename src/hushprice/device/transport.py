@@ -1,4 +1,4 @@
-"""How a device talks to the service: HTTP by the standard library, and when to try again."""
+"""How a device talks to the service: HTTP by the standard library, and retries."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ BUSY = (408, 425, 429, 500, 502, 503, 504)  # statuses after which the same requ
 
 
 class Unreachable(HushpriceError):
-    """The service did not answer, or is busy. What was to be sent is kept."""
+    """The service did not answer, or is busy. Reports wait for the next attempt."""
 
 
 class Answer(NamedTuple):
-    """What came back. The names of headers are in small letters."""
+    """An HTTP response. The names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -33,32 +33,34 @@ class Answer(NamedTuple):
 
 
 class Transport(Protocol):
-    """One request and its answer; :class:`Unreachable` if there was none."""
+    """Sends requests."""
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """Send a request."""
+        """Send a request and return the answer; raise :class:`Unreachable` if there is none."""
         ...
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         ...
 
 
 class Address(NamedTuple):
-    """Where a service is."""
+    """The address of a service."""
 
     scheme: str
     host: str
     port: int
-    base: str  # the path that all of its paths follow, without a slash at the end
+    base: str  # prefix of all paths, without a slash at the end
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.host}:{self.port}{self.base}"
 
 
 def address_of(url: str) -> Address:
-    """The address in a text; one address however it is written.
+    """Parse an address. Different spellings of one address give equal results.
 
+    Examples
+    --------
     >>> str(address_of("https://Prices.example.com/")), str(address_of("https://prices.example.com:443"))
     ('https://prices.example.com:443', 'https://prices.example.com:443')
     """
@@ -76,7 +78,15 @@ def address_of(url: str) -> Address:
 
 
 class HttpTransport:
-    """HTTP/1.1 over one connection that is kept open, with TLS where the address says https. No redirects."""
+    """HTTP/1.1 over one persistent connection, with TLS for https addresses. It follows no redirects.
+
+    Parameters
+    ----------
+    url : str
+        Address of the service.
+    timeout : float
+        Seconds that a request may take in all.
+    """
 
     def __init__(self, url: str, *, timeout: float = 10.0) -> None:
         scheme, self._host, self._port, self._base = address_of(url)
@@ -87,7 +97,7 @@ class HttpTransport:
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         with self._lock:
-            if self._connection is not None:  # kept open, and perhaps closed by the other side meanwhile
+            if self._connection is not None:  # the server may have closed it meanwhile
                 try:
                     return self._exchange(self._connection, method, path, headers, body)
                 except (OSError, http.client.HTTPException):
@@ -136,8 +146,10 @@ class HttpTransport:
 
 @contextmanager
 def _deadline(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
-    """End an exchange that takes longer. A socket's own timeout is for each piece that comes in: a server that sends a
-    byte now and then would hold a device for ever."""
+    """Abort an exchange that takes longer in all.
+
+    A socket's timeout applies to each read: a server that sends a byte now and then would block a device for ever.
+    """
     over = threading.Event()
 
     def hang_up() -> None:
@@ -159,10 +171,22 @@ def _deadline(connection: http.client.HTTPConnection, seconds: float) -> Iterato
 
 @dataclass(frozen=True, kw_only=True)
 class Retry:
-    """How often to try, and how long to wait in between: twice as long each time, or as long as the service says."""
+    """Repeats a request, with exponential backoff or the service's Retry-After in between.
+
+    Parameters
+    ----------
+    attempts : int
+        Number of attempts.
+    first : float
+        Seconds to wait after the first attempt, up to a random factor between 0.5 and 1.5. The wait doubles each time.
+    most : float
+        Longest wait in seconds.
+    sleep : callable
+        Waits for a number of seconds.
+    """
 
     attempts: int = 4
-    first: float = 0.2  # seconds
+    first: float = 0.2
     most: float = 5.0
     sleep: Callable[[float], None] = time.sleep
 
@@ -172,7 +196,7 @@ class Retry:
         finite("most", self.most, minimum=0.0)
 
     def run(self, once: Callable[[], Answer]) -> Answer:
-        """The first answer that is not about being busy; :class:`Unreachable` if there is none."""
+        """Return the first answer whose status is not one of ``BUSY``; raise :class:`Unreachable` if there is none."""
         for attempt in range(self.attempts):
             try:
                 answer = once()
@@ -187,8 +211,8 @@ class Retry:
                 self._wait(attempt, answer.headers.get("retry-after"))
         raise Unreachable(f"The service is busy: status {answer.status} after {self.attempts} attempts.")
 
-    def _wait(self, attempt: int, told: str | None) -> None:
-        pause = self.first * 2.0**attempt * (0.5 + random.random())  # devices that failed together come back apart
-        if told is not None and told.isdecimal() and len(told) < 6:
-            pause = max(pause, float(told))
+    def _wait(self, attempt: int, retry_after: str | None) -> None:
+        pause = self.first * 2.0**attempt * (0.5 + random.random())  # jitter: devices that failed together spread out
+        if retry_after is not None and retry_after.isdecimal() and len(retry_after) < 6:
+            pause = max(pause, float(retry_after))
         self.sleep(min(pause, self.most))
