@@ -1,8 +1,10 @@
-"""The paper's regret bounds as functions of d and T, up to constants, so that a plot can carry the reference rate.
+"""The paper's regret bounds as functions of d and T, for reference lines in plots.
 
-Upper bounds are orders: what multiplies an unknown constant. The lower bounds carry the constants of the paper's
-proofs, which are small: no policy can beat them on every instance of :func:`hushprice.markets.lower_bound`.
+Upper bounds are orders, up to an unknown constant. Lower bounds include the small constants of the paper's proofs: no
+policy has less regret on every instance of :func:`hushprice.markets.lower_bound`.
 
+Examples
+--------
 >>> round(etc(4, 10_000))
 607
 >>> rate("ucb") is ucb
@@ -26,37 +28,37 @@ PRIVATE_LOWER_CONSTANT = float(np.sqrt(14.0)) / 774_144.0
 
 
 def minimax(d: Numbers, T: Numbers) -> Array:
-    """sqrt(d T): the order no policy can beat without privacy, and which ETC and supCB reach up to logarithms."""
+    """Return sqrt(d T), the minimax order without privacy. ETC and supCB reach it up to logarithms."""
     d, T = _sizes(d, T)
     return np.asarray(np.sqrt(d * T))[()]
 
 
 def etc(d: Numbers, T: Numbers) -> Array:
-    """sqrt(d T log T): ETC, ETC-Doubling and the modified MLE-Cycle and Semi-Myopic."""
+    """Return sqrt(d T log T), the bound of ETC, ETC-Doubling and the modified MLE-Cycle and Semi-Myopic."""
     d, T = _sizes(d, T)
     return np.asarray(np.sqrt(d * T * np.log(T)))[()]
 
 
 def supcb(d: Numbers, T: Numbers) -> Array:
-    """sqrt(d T) log(T)^(3/2): supCB, for stochastic contexts or adversarial ones."""
+    """Return sqrt(d T) log(T)^(3/2), the bound of supCB for stochastic and adversarial contexts."""
     d, T = _sizes(d, T)
     return np.asarray(np.sqrt(d * T) * np.log(T) ** 1.5)[()]
 
 
 def ucb(d: Numbers, T: Numbers) -> Array:
-    """d sqrt(T) log T: UCB and TS-WTL, for adversarial contexts. (For UCB-WTL's Monte Carlo nothing is proved.)"""
+    """Return d sqrt(T) log T, the bound of UCB and TS-WTL for adversarial contexts. (UCB-WTL has no proved bound.)"""
     d, T = _sizes(d, T)
     return np.asarray(d * np.sqrt(T) * np.log(T))[()]
 
 
 def etc_ldp(d: Numbers, T: Numbers, *, epsilon: Numbers) -> Array:
-    """d sqrt(T) log(T) / epsilon: ETC-LDP, when every customer is epsilon-locally private."""
+    """Return d sqrt(T) log(T) / epsilon, the bound of ETC-LDP if every customer has epsilon-LDP."""
     d, T = _sizes(d, T)
     return np.asarray(d * np.sqrt(T) * np.log(T) / _epsilon(epsilon))[()]
 
 
 def etc_ldp_approx(d: Numbers, T: Numbers, *, epsilon: Numbers, delta: Numbers) -> Array:
-    """d sqrt(T log(1.25/delta)) log(T) / epsilon: ETC-LDP-Approx, for (epsilon, delta) privacy."""
+    """Return d sqrt(T log(1.25/delta)) log(T) / epsilon, the bound of ETC-LDP-Approx under (epsilon, delta)-LDP."""
     d, T = _sizes(d, T)
     slack = _between("delta", delta, 0.0, 1.0)
     if not (slack > 0.0).all():
@@ -65,9 +67,15 @@ def etc_ldp_approx(d: Numbers, T: Numbers, *, epsilon: Numbers, delta: Numbers) 
 
 
 def etc_ldp_mixed(d: Numbers, T: Numbers, *, epsilon: Numbers, public: Numbers) -> Array:
-    """sqrt(d T) log(T) / sqrt(p + (1 - p) epsilon^2/d): ETC-LDP-Mixed, with a share p of customers without privacy.
+    """Return sqrt(d T) log(T) / sqrt(p + (1 - p) epsilon^2/d), the bound of ETC-LDP-Mixed.
 
-    epsilon^2/d is taken as at most 1: a private record is not worth more than a public one.
+    Parameters
+    ----------
+    d, T, epsilon : array_like
+        Dimension, horizon and privacy parameter. epsilon^2/d counts as at most 1, because a private record is not worth
+        more than a public one.
+    public : array_like
+        Share p of customers without privacy.
     """
     d, T = _sizes(d, T)
     p = _between("public", public, 0.0, 1.0)
@@ -76,9 +84,9 @@ def etc_ldp_mixed(d: Numbers, T: Numbers, *, epsilon: Numbers, public: Numbers) 
 
 
 def lower_bound(d: Numbers, T: Numbers) -> Array:
-    """sqrt(d T) / 1728: no policy does better on every lower-bound instance, for T large enough (else NaN).
+    """Return sqrt(d T) / 1728: no policy has less regret on every lower-bound instance. NaN if T is too small.
 
-    Large enough: T >= 4 d^2 log T, and d/T^2 below what the proof has to spare.
+    T is large enough if T >= 4 d^2 log T and d/T^2 is below the slack of the proof.
     """
     d, T = _sizes(d, T)
     bound = LOWER_CONSTANT * np.sqrt(d * T)
@@ -87,10 +95,10 @@ def lower_bound(d: Numbers, T: Numbers) -> Array:
 
 
 def lower_bound_ldp(d: Numbers, T: Numbers, *, epsilon: Numbers) -> Array:
-    """sqrt(14) d sqrt(T) / (774144 epsilon): no epsilon-LDP policy does better, for epsilon < 1 and T large enough.
+    """Return sqrt(14) d sqrt(T) / (774144 epsilon): no epsilon-LDP policy has less regret. NaN if T is too small.
 
-    Large enough: T >= 1156 d^2 log(T) / epsilon^2, the condition of the proof's first lemma (below that, NaN). The
-    theorem itself asks for T >= c d^4 log(T) / epsilon^2 with a constant it does not give.
+    It holds for epsilon < 1 and T >= 1156 d^2 log(T) / epsilon^2, the condition of the proof's first lemma. The theorem
+    itself requires T >= c d^4 log(T) / epsilon^2 with an unspecified constant c.
     """
     d, T = _sizes(d, T)
     e = _epsilon(epsilon)
@@ -99,7 +107,7 @@ def lower_bound_ldp(d: Numbers, T: Numbers, *, epsilon: Numbers) -> Array:
 
 
 def separation(d: Numbers, T: Numbers) -> Array:
-    """Delta = sqrt(sqrt(d/T) / 3), cut at 1/2: how far apart the lower-bound instances of horizon T are."""
+    """Return Delta = min(1/2, sqrt(sqrt(d/T) / 3)), the distance between the lower-bound instances of horizon T."""
     d, T = _sizes(d, T)
     return np.asarray(np.minimum(0.5, np.sqrt(np.sqrt(d / T) / 3.0)))[()]
 
@@ -127,18 +135,18 @@ RATES: dict[str, Callable[..., Array]] = {
 
 
 LOG_POWERS = {etc: 0.5, supcb: 1.5, ucb: 1.0, etc_ldp: 1.0, etc_ldp_approx: 1.0, etc_ldp_mixed: 1.0}
-UNPROVED = {"ucb-wtl": ucb}  # compared with a bound that was not proved for it
+UNPROVED = {"ucb-wtl": ucb}  # policies plotted with a bound that is not proved for them
 
 
 def rate(name: str) -> Callable[..., Array]:
-    """The bound of a policy, by the policy's name."""
+    """Return the bound of a policy by the policy's name."""
     if not isinstance(name, str) or name not in RATES:
         raise unknown("regret bound", name, RATES)
     return RATES[name]
 
 
 def plain_rate(name: str) -> Callable[[Numbers, Numbers], Array]:
-    """A bound that depends on d and T alone, for a plot without privacy."""
+    """Return a bound that depends on d and T only, for a plot without privacy."""
     plain = [key for key, bound in RATES.items() if bound in (minimax, etc, supcb, ucb)]
     if name not in plain:
         raise unknown("regret bound in d and T alone", name, plain)
@@ -146,8 +154,10 @@ def plain_rate(name: str) -> Callable[[Numbers, Numbers], Array]:
 
 
 def log_power(name: str) -> float:
-    """The power of log T in the upper bound of a policy, or of its kin; 0 where there is none.
+    """Return the power of log T in the upper bound of a policy; 0 if it has no bound.
 
+    Examples
+    --------
     >>> log_power("etc"), log_power("supcb"), log_power("greedy")
     (0.5, 1.5, 0.0)
     """

@@ -1,4 +1,4 @@
-"""Policies whose server learns from randomised reports alone."""
+"""Policies whose server learns from randomised reports only."""
 
 from hushprice.policies.private.base import PrivatePolicy
 from hushprice.policies.private.etc_ldp import (

@@ -1,4 +1,4 @@
-"""Configuration shared by the private policies: Theta, the clip bound, the rate of SGD.
+"""The configuration that all private policies share: Theta, the clip bound, the rate of SGD.
 
 Experiments are uniform on [l, u]. The device clips the score g = (y - psi'(z.alpha - z.beta p)) x to length C_g:
 
@@ -9,10 +9,10 @@ Experiments are uniform on [l, u]. The device clips the score g = (y - psi'(z.al
     linear, Poisson   C_g = 2 X (M + sigma sqrt(log tau)),  M >= 1 a bound on the expected demand, sigma the noise of
                       linear demand and sqrt(M) for Poisson
 
-The server steps theta = Pi_Theta(theta + w / (zeta t)) with the t-th decoded report w (turned back into theta's
-coordinates), Theta the ball of a centre and a radius, zeta = L_p / d, L_p = (u - l)^2 / (4 (u^2 + l^2 + u l + 3)).
-Centred prices have mean 0 and variance 1, so that level and slope are learned apart and equally fast, for prices up to
-3 from shorter scores too: about half of the regret for the same guarantee in the paper's markets.
+With the t-th decoded report w, transformed back to theta's coordinates, the server sets
+theta = Pi_Theta(theta + w / (zeta t)). Theta is a ball, zeta = L_p / d and L_p = (u - l)^2 / (4 (u^2 + l^2 + u l + 3)).
+Centred prices have mean 0 and variance 1, so level and slope are learned separately and at the same rate. For prices up
+to 3 the scores are also shorter. In the paper's markets this halves the regret, approximately, for the same guarantee.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ if TYPE_CHECKING:
     from hushprice.policies.private.schedules import Schedule
 
 Score = Literal["centred", "paper"]
-LARGEST_DERIVED_DEMAND = 1e4  # beyond it a clip bound would drown every report in noise
+LARGEST_DERIVED_DEMAND = 1e4  # beyond it the noise for the clip bound would drown every report
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivatePolicy(Policy):
-    """What the private policies share: configuration, and the three fields that are derived from it.
+    """Base class of the private policies: the configuration, and the three fields derived from it.
 
-    A policy of one's own implements ``_schedule`` and ``_mechanism`` and sets ``learner``.
+    A subclass implements ``_schedule`` and ``_mechanism`` and sets ``learner``.
 
     Parameters
     ----------
     epsilon : float
         Privacy parameter of one customer's report.
     z_max : float
-        Bound on the norm of a context. It is stated, not computed from data: a longer context is clipped.
+        Bound on the norm of a context. It must not depend on the data; a longer context is clipped.
     radius, centre : float and sequence of 2 d floats, optional
         The ball Theta that holds theta. Default: radius 2 sqrt(2 d) around 0.
     start_at : sequence of 2 d floats, optional
-        Where the estimate starts in Theta. Default: the centre. SGD's first step is long enough to forget it.
+        Initial estimate. Default: the centre. SGD's first step is long enough to forget it.
     experiment_prices : (float, float), optional
         Price range of the experiments, within ``prices``. Default: ``prices``.
     demand_max : float, optional
@@ -66,7 +66,7 @@ class PrivatePolicy(Policy):
     zeta_scale : float
         Factor on zeta, the rate of SGD.
     score : {"centred", "paper"}
-        How scores hold the price (see the module); "paper" is as published.
+        How scores encode the price (see the module docstring); "paper" is as published.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class PrivatePolicy(Policy):
         return self.learner.server(self)
 
     def device(self, entropy: Entropy | None = None, *, ledger: Ledger | None = None) -> PrivateDevice:
-        """The device half; with a ``ledger``, one that stops reporting when the customer's budget is spent."""
+        """Return the device half. With a ``ledger``, it stops reporting when the customer's budget is spent."""
         return self.learner.device(self, entropy, ledger=ledger)
 
     def loop(self, entropy: Entropy | None = None) -> Loop:
@@ -178,7 +178,7 @@ class PrivatePolicy(Policy):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What one report gives away."""
+        """The guarantee of one report."""
         return self.mechanism.guarantee
 
     @property
@@ -187,18 +187,18 @@ class PrivatePolicy(Policy):
         return self.schedule.restarts
 
     def episode(self, q: int) -> tuple[int, int]:
-        """(rounds that explore at least, rounds) of episode q."""
+        """Return (least number of exploring rounds, number of rounds) of episode q."""
         return self.schedule.episode(q)
 
     def experiments(self, q: int, share: float) -> int:
-        """Rounds that episode q explores, once the share of public customers is known."""
+        """Return the number of exploring rounds of episode q, given the share of public customers."""
         return self.schedule.experiments(q, share)
 
-    # -- what is derived from the configuration -----------------------------------------------------------------------
+    # -- values derived from the configuration ------------------------------------------------------------------------
 
     @property
     def price_scale(self) -> tuple[float, float]:
-        """(c, f): a score holds the price as f (p - c)."""
+        """(c, f): a score encodes the price as f (p - c)."""
         low, high = self.experiment_range()
         return (0.0, 1.0) if self.score == "paper" else (0.5 * (low + high), math.sqrt(12.0) / (high - low))
 
@@ -210,7 +210,7 @@ class PrivatePolicy(Policy):
 
     @property
     def clip(self) -> float:
-        """The bound on the length of what is reported about: the learner's, or C_g; derived, never passed in."""
+        """Bound on the length of the vector that a report is about: the learner's, or C_g. It cannot be passed in."""
         if self.learner.clip is not None:
             return self.learner.clip
         longest = self.z_max * math.sqrt(1.0 + self._steepest**2)
@@ -218,7 +218,7 @@ class PrivatePolicy(Policy):
 
     @property
     def largest_demand(self) -> float:
-        """M: as stated, or a bound on psi'(x.theta) over Theta and all x."""
+        """M: ``demand_max``, or a bound on psi'(x.theta) over Theta and all x."""
         if self.demand_max is not None:
             return self.demand_max
         centre, radius = self.ball
@@ -238,7 +238,7 @@ class PrivatePolicy(Policy):
         return self.zeta_scale * (u - l) ** 2 / (4.0 * (u * u + l * l + u * l + 3.0)) / self.dim
 
     def in_theta(self, theta: Array) -> bool:
-        """Whether a point lies in Theta, but for rounding."""
+        """Return whether a point lies in Theta, up to rounding."""
         centre, radius = self.ball
         return math.dist(theta, centre) <= radius * (1.0 + 1e-9) + 1e-12 * math.hypot(*centre)
 

@@ -1,4 +1,4 @@
-"""The customer's side: the score is clipped and randomised here, and nothing else is sent."""
+"""The customer's side: it clips and randomises the score, and sends nothing else."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PrivateDevice(Device):
         return self._privatized(params, *self._sales(z, price, y), stage)
 
     def _privatized(self, params: Params, z: Array, price: Array, y: Array, stage: Stages) -> PrivateReports:
-        """Randomised reports of sales that :meth:`_sales` let pass."""
+        """Randomised reports of sales that :meth:`_sales` accepted."""
         mechanism, params = self.policy.mechanism, replace(params, theta=self._theta(params))
         n, episode = len(z), positive_int("stage", stage)
         if self.ledger is not None:
@@ -56,10 +56,10 @@ class PrivateDevice(Device):
         return PrivateReports(self.randomised(params, z, price, y, words), episode)
 
     def randomised(self, params: Params, z: Array, price: Array, y: Array, words: Words) -> Rows:
-        """Reports of checked sales from random words, one per row: of the score at the published theta.
+        """Return reports of the scores of checked sales at the published theta, one per row of random words.
 
-        The device of a learner that asks for something else overrides this, as a function without randomness of its
-        own, by way of :meth:`VectorMechanism.report_rows`.
+        A learner that needs other reports overrides this by a deterministic function that calls
+        :meth:`VectorMechanism.report_rows`.
         """
         policy, mechanism = self.policy, self.policy.mechanism
         rows = np.zeros((len(z), mechanism.width), dtype=np.int64)
@@ -77,14 +77,14 @@ class PrivateDevice(Device):
         return super().propensity(params, z, price, terms)
 
     def _theta(self, params: Params) -> Array:
-        """The published estimate: a server that publishes another than one in Theta gets nothing."""
+        """The published estimate if it lies in Theta; otherwise the device refuses to price and to report."""
         theta = array("the published theta", params.theta, shape=(2 * self.policy.dim,))
         if not self.policy.in_theta(theta):
             raise InvalidInput("The published theta lies outside Theta: no price and no report is made from it.")
         return theta
 
     def _sales(self, z: Array, price: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Contexts, prices and outcomes that go together."""
+        """Checked contexts, prices and outcomes of equal length."""
         z, price, y = self._contexts(z), self._prices(price), self._outcomes(y)
         if not len(price) == len(y) == len(z):
             raise InvalidInput("A block of customers must have as many prices and outcomes as contexts.")
@@ -109,7 +109,7 @@ class PrivateDevice(Device):
 
 
 class MixedDevice(PrivateDevice):
-    """Sends a raw record where the customer chose so, a randomised report otherwise."""
+    """Sends raw records of the customers who agreed to it, and randomised reports of the others."""
 
     def report(
         self, params: Params, z: Array, price: Array, y: Array, stage: Stages, *, public: Choices | None = None

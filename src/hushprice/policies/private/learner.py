@@ -1,4 +1,4 @@
-"""What a private learner states about itself: its server, and what the rest of the package needs to know of it."""
+"""The description of a private learner: its server, device and loop."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class PrivateLearner:
     Parameters
     ----------
     server : callable
-        Makes the server half from the policy: a class of ``policies/private/server/``, which sees reports only.
+        Makes the server half from the policy: a class of ``policies/private/server/``, which sees only reports.
     device : type of PrivateDevice
-        The device half. The default reports the score at the published theta, clipped and randomised. It is the only
-        one that ``hushprice.device`` knows: a policy with another one says so in ``not_served``.
+        The device half. The default reports the score at the published theta, clipped and randomised.
+        ``hushprice.device`` implements only this default; a policy with another device states so in ``not_served``.
     loop : type of Loop
         Both halves over blocks of simulated customers. The default works for every learner; one with a compiled loop
         is faster.
     phases : tuple of Phase
         The phases that the server publishes. A device refuses all others.
     clip : float or None
-        Bound on the length of what a device reports about; None takes the bound C_g of the score.
+        Bound on the length of the vector that a report is about. None means the bound C_g of the score.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Simulated customers of a policy that learns by SGD: experiments in a compiled loop over the steps of both halves."""
+"""Simulation of policies that learn by SGD: a compiled loop runs the experiments, with the steps of both halves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hushprice.policies.private.server import MixedServer, SGDServer
 
 
 class SGDLoop(Loop):
-    """A block of customers at a time: quote, sell, report, absorb."""
+    """Simulates blocks of customers: quote, sell, report, absorb."""
 
     device: PrivateDevice
     server: SGDServer[Any]
@@ -40,25 +40,25 @@ class SGDLoop(Loop):
         server.count(private)
         y = customers.buy(rows, prices)
         if private < n:
-            self.keep(Records(z[public], prices[public], y[public]))
+            self.store(Records(z[public], prices[public], y[public]))
         return prices, n
 
     def public(self, choices: Choices) -> Choices:
-        """Who sends raw records: nobody, whatever they would agree to."""
+        """Return who sends raw records: nobody in a policy without public customers."""
         return np.zeros_like(choices)
 
-    def keep(self, records: Records) -> None:
-        """Store what public customers sent."""
+    def store(self, records: Records) -> None:
+        """Pass raw records of public customers to the server."""
         raise AssertionError("a policy without public customers has no raw records")
 
 
 class MixedLoop(SGDLoop):
-    """The same where customers choose."""
+    """Simulates blocks of customers who choose whether to be public."""
 
     server: MixedServer
 
     def public(self, choices: Choices) -> Choices:
         return choices
 
-    def keep(self, records: Records) -> None:
-        self.server.keep(records)
+    def store(self, records: Records) -> None:
+        self.server.store(records)

@@ -1,4 +1,4 @@
-"""How the epsilon-LDP policies randomise scores: by L2Ball or PrivUnit. (ETCLDPApprox takes ``privacy.Gaussian``.)"""
+"""The mechanisms of the epsilon-LDP policies: L2Ball or PrivUnit. (ETCLDPApprox uses ``privacy.Gaussian``.)"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PureMechanism = Literal["l2-ball", "privunit"]
 
 
 def as_pure(noise: PureMechanism) -> PureMechanism:
-    """The option ``noise`` of the epsilon-LDP policies."""
+    """Check the option ``noise`` of the epsilon-LDP policies."""
     if not isinstance(noise, str) or noise not in get_args(PureMechanism):
         raise InvalidInput(
             f"noise must be one of {', '.join(get_args(PureMechanism))}, got {noise!r}. For Gaussian noise "
@@ -21,8 +21,17 @@ def as_pure(noise: PureMechanism) -> PureMechanism:
 
 
 def pure(noise: PureMechanism, *, epsilon: float, clip: float, dim: int) -> VectorMechanism:
-    """The epsilon-LDP mechanism of that name: L2Ball, as in the paper, or PrivUnit, which has less noise.
+    """Build an epsilon-LDP mechanism.
 
+    Parameters
+    ----------
+    noise : {"l2-ball", "privunit"}
+        L2Ball, as in the paper, or PrivUnit, which has less noise.
+    epsilon, clip, dim : float, float, int
+        Arguments of the mechanism.
+
+    Examples
+    --------
     >>> pure("privunit", epsilon=1.0, clip=2.0, dim=4).name
     'privunit'
     """

@@ -1,6 +1,6 @@
 """ETC-LDP-Mixed (the paper's Algorithm 5): some customers agree to send raw records.
 
-ETC-LDP-Mixed   sqrt(d T) rounds find the share p of public customers, then on to
+ETC-LDP-Mixed   sqrt(d T) rounds estimate the share p of public customers, then experiments continue up to
                 tau = ceil(2 sqrt(d T) log(T) / sqrt(p + (1 - p) r)), r = min(1, epsilon^2 / d) the worth of a private
                 customer; then one pass of plain SGD over the public records, step k of size 1 / (zeta (n r + k)) after
                 n private ones
@@ -27,7 +27,7 @@ MIXED_SGD = PrivateLearner(server=MixedServer, device=MixedDevice, loop=MixedLoo
 
 @dataclass(frozen=True, kw_only=True)
 class MixedLDP(PrivatePolicy):
-    """What both have: each customer chooses to be public or private."""
+    """Base class of the policies whose customers choose to be public or private."""
 
     raw_by_choice: ClassVar[bool] = True
     not_served: ClassVar[str] = "it would keep the raw records of those who agree. Take etc-ldp or etc-ldp-doubling."
@@ -41,7 +41,7 @@ class MixedLDP(PrivatePolicy):
 
     @property
     def worth(self) -> float:
-        """What a private customer is worth, in public ones: epsilon^2 / d, and never more than 1."""
+        """The worth of a private customer relative to a public one: epsilon^2 / d, and at most 1."""
         return min(1.0, self.epsilon**2 / self.dim)
 
     def _mechanism(self) -> VectorMechanism:
@@ -50,7 +50,7 @@ class MixedLDP(PrivatePolicy):
 
 @dataclass(frozen=True, kw_only=True)
 class ETCLDPMixed(MixedLDP):
-    """ETC-LDP where some customers are public: shorter experiments the more of them there are.
+    """ETC-LDP where some customers are public: the more there are, the fewer experiments it needs.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class ETCLDPMixed(MixedLDP):
 
 @dataclass(frozen=True, kw_only=True)
 class ETCLDPMixedDoubling(MixedLDP):
-    """ETC-LDP-Mixed in episodes of doubling length; the share of public customers is that of all so far.
+    """ETC-LDP-Mixed in episodes of doubling length. All customers so far estimate the share of public ones.
 
     Parameters
     ----------

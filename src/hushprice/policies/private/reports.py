@@ -1,4 +1,4 @@
-"""What crosses the privacy boundary. The server of a private policy takes these types and no other."""
+"""The reports that cross the privacy boundary. The server of a private policy accepts no other type."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class PrivateReports(Reports):
     rows : ndarray of int64
         One report per row.
     stage : int
-        ``Params.stage`` at the time of the quotes: the episode of a policy that starts afresh with each, or whatever
-        its learner tells apart by it.
+        ``Params.stage`` at the time of the quotes: the episode of a policy that restarts with each, or another number
+        by which its learner distinguishes reports.
     """
 
     rows: Rows
@@ -27,7 +27,7 @@ class PrivateReports(Reports):
 
 @dataclass(frozen=True)
 class MixedReports(Reports):
-    """Reports of a policy that leaves customers the choice.
+    """Reports of a policy whose customers choose to be public or private.
 
     Parameters
     ----------

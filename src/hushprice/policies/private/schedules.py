@@ -1,8 +1,8 @@
-"""When a private policy explores: episodes 1, 2, ..., each of which explores first and then commits.
+"""Schedules: when a private policy explores. Each of the episodes 1, 2, ... explores first and then commits.
 
 Once              one episode without end: tau experiments, then commit
 Doubling          episodes of length E = 2^q with tau_q = tau(E) / sqrt(2) experiments
-MixedOnce         sqrt(d T) rounds find the share p of public customers, then on to tau = ceil(tau_p(T))
+MixedOnce         sqrt(d T) rounds estimate the share p of public customers, then up to tau = ceil(tau_p(T)) experiments
 MixedDoubling     the same in episodes of length E = 2^q, with tau_p(E) / sqrt(2)
 
 with    tau(T)   = 2 d sqrt(T) log(T) / epsilon                              (:func:`private_experiments`)
@@ -20,16 +20,26 @@ from dataclasses import dataclass
 from hushprice.errors import InvalidInput
 from hushprice.policies.base import FOREVER
 
-USUAL_EXPERIMENTS = 10**6  # tau in C_g where the horizon is unknown: sqrt(log tau) hardly depends on it
+USUAL_EXPERIMENTS = 10**6  # tau in C_g if the horizon is unknown; C_g depends on it only through sqrt(log tau)
 
 
 def private_experiments(T: int, *, dim: int, epsilon: float) -> float:
-    """tau(T): experiments at horizon T where every customer is private."""
+    """Return tau(T), the number of experiments for horizon T if every customer is private."""
     return 2.0 * dim * math.sqrt(T) * math.log(T) / epsilon
 
 
 def mixed_experiments(T: int, *, dim: int, share: float, worth: float) -> float:
-    """tau_p(T): experiments at horizon T where a share of the customers is public."""
+    """Return tau_p(T), the number of experiments for horizon T if a share of the customers is public.
+
+    Parameters
+    ----------
+    T, dim : int
+        Horizon and dimension.
+    share : float
+        Share p of public customers.
+    worth : float
+        Worth r of a private customer relative to a public one.
+    """
     return 2.0 * math.sqrt(dim * T) * math.log(T) / math.sqrt(share + (1.0 - share) * worth)
 
 
@@ -43,15 +53,15 @@ class Schedule(ABC):
 
     @property
     def expected(self) -> int:
-        """Experiments to expect: tau in the clip bound C_g."""
+        """Expected number of experiments: tau in the clip bound C_g."""
         return USUAL_EXPERIMENTS
 
     @abstractmethod
     def episode(self, q: int) -> tuple[int, int]:
-        """(rounds that explore at least, rounds) of episode q."""
+        """Return (least number of exploring rounds, number of rounds) of episode q."""
 
     def experiments(self, q: int, share: float) -> int:
-        """Rounds that episode q explores, once the share of public customers is known."""
+        """Return the number of exploring rounds of episode q, given the share of public customers."""
         return self.episode(q)[0]
 
 
@@ -59,6 +69,13 @@ class Schedule(ABC):
 class Once(Schedule):
     """tau experiments, then commit.
 
+    Parameters
+    ----------
+    tau : int
+        Number of experiments.
+
+    Examples
+    --------
     >>> Once(tau=40).episode(1) == (40, FOREVER)
     True
     """
@@ -77,6 +94,17 @@ class Once(Schedule):
 class Doubling(Schedule):
     """Episodes of length 2^q, for an unknown horizon.
 
+    Parameters
+    ----------
+    dim : int
+        Dimension d.
+    epsilon : float
+        Privacy parameter.
+    restart : bool
+        Whether the estimate starts afresh with each episode.
+
+    Examples
+    --------
     >>> [Doubling(dim=1, epsilon=4.0).episode(q) for q in (3, 6, 9)]
     [(3, 8), (12, 64), (50, 512)]
     """
@@ -97,9 +125,14 @@ class Doubling(Schedule):
 
 @dataclass(frozen=True, kw_only=True)
 class MixedSchedule(Schedule):
-    """Experiments last as long as the share of public customers calls for.
+    """A schedule whose number of experiments depends on the share of public customers.
 
-    ``worth`` is what a private customer is worth, in public ones.
+    Parameters
+    ----------
+    dim : int
+        Dimension d.
+    worth : float
+        Worth r of a private customer relative to a public one.
     """
 
     dim: int
@@ -110,6 +143,13 @@ class MixedSchedule(Schedule):
 class MixedOnce(MixedSchedule):
     """One episode, for a known horizon.
 
+    Parameters
+    ----------
+    horizon : int
+        Number of customers T.
+
+    Examples
+    --------
     >>> schedule = MixedOnce(dim=4, worth=0.25, horizon=100_000)
     >>> schedule.episode(1)[0], schedule.experiments(1, 0.0), schedule.experiments(1, 0.1)
     (633, 29126, 25545)
@@ -151,7 +191,7 @@ class MixedDoubling(MixedSchedule):
 
 
 def as_restart(value: object) -> bool:
-    """The option ``restart`` of the doubling policies."""
+    """Check the option ``restart`` of the doubling policies."""
     if not isinstance(value, (bool, int)) or value not in (0, 1):
         raise InvalidInput(f"restart must be True or False, got {value!r}.")
     return bool(value)

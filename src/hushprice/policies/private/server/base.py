@@ -1,6 +1,6 @@
-"""What the servers of all private learners share: they follow the schedule, check and count reports, save and restore.
+"""The base class of all private learners' servers: it follows the schedule, checks and counts reports, saves its state.
 
-A learner derives from :class:`ScheduledServer` and says in :meth:`~ScheduledServer.learn` what it does with reports.
+A learner derives from :class:`ScheduledServer` and implements :meth:`~ScheduledServer.learn`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class ScheduledServer(Server[ReportsT]):
-    """Explores and commits in episodes, as the policy's schedule says.
+    """Explores and commits in episodes, according to the policy's schedule.
 
     Parameters
     ----------
     policy : PrivatePolicy
-        Its schedule and its mechanism are all that is needed here.
+        The policy, with its schedule and mechanism.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class ScheduledServer(Server[ReportsT]):
     t : int
         Private reports that went into ``theta``.
     absorbed : int
-        Reports absorbed in all.
+        All reports absorbed so far.
     """
 
     only_experiments: ClassVar[bool] = True
@@ -48,14 +48,14 @@ class ScheduledServer(Server[ReportsT]):
         self.start_afresh()
         self._begin(1)
 
-    # -- what a learner adds --------------------------------------------------------------------------------------
+    # -- methods that a learner implements ------------------------------------------------------------------------
 
     @abstractmethod
     def learn(self, reports: PrivateReports) -> None:
-        """Learn from reports that the mechanism can have made: numbers t + 1, t + 2, ... of this estimate."""
+        """Learn from valid reports: numbers t + 1, t + 2, ... of this estimate."""
 
     def start_afresh(self) -> None:
-        """Forget the estimate and all that went into it."""
+        """Discard the estimate and everything that it was learned from."""
         self.theta: Array = np.array(self.policy.start_at)
         self.t = 0
 
@@ -77,23 +77,23 @@ class ScheduledServer(Server[ReportsT]):
 
     @property
     def reports(self) -> int:
-        """How many reports there are to commit to."""
+        """Number of reports behind the estimate."""
         return self.t
 
     @property
     def exploring(self) -> bool:
-        """Whether the next customer is an experiment. Without a single report there is nothing to commit to."""
+        """Whether the next customer is an experiment. Without any report, the policy cannot commit."""
         self.settle()
         return self.offset < self.explore or self.reports == 0
 
     def settle(self) -> None:
-        """Begin the next episode if this one is over: only now, so that its last reports still count for it."""
+        """Begin the next episode if this one is over. It is called late, so that the last reports count for it."""
         if self.offset >= self.length:
             self._begin(self.q + 1)
 
     @property
     def stage(self) -> int:
-        """What reports are for, and say so: the episode where the estimate starts afresh with each."""
+        """The stage that reports name: the episode if the estimate restarts with each, else 1."""
         return self.q if self.schedule.restarts else 1
 
     def progress(self) -> Progress:
@@ -130,20 +130,20 @@ class ScheduledServer(Server[ReportsT]):
         self.take(self.checked(reports))
 
     def checked(self, reports: object) -> PrivateReports:
-        """Randomised reports that the mechanism can have made. Anything else is refused, whatever it holds."""
+        """Return randomised reports if the mechanism can have made them; anything else is refused unread."""
         if not isinstance(reports, PrivateReports):
             raise InvalidInput("This server takes randomised reports only. What it was handed was not looked at.")
         return PrivateReports(self.mechanism.check_rows(reports.rows), reports.stage)
 
     def take(self, reports: PrivateReports) -> None:
-        """Learn from checked reports, and count them; those of an episode before a restart come too late."""
+        """Learn from checked reports and count them. Reports of an episode before a restart are ignored."""
         if self.schedule.restarts and reports.stage != self.q:
             return
         self.learn(reports)
         self.count(len(reports.rows))
 
     def count(self, n: int) -> None:
-        """Count reports that were learned from."""
+        """Count reports after learning from them."""
         self.t += n
         self.absorbed += n
 

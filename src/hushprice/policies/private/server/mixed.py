@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 class MixedServer(SGDServer[MixedReports]):
-    """Learns from randomised reports as they come, and from the raw records of public customers at the end.
+    """Learns from each randomised report at once, and from the raw records of public customers at the end.
 
-    Stage I of an episode finds the share of public customers; stage II lasts as long as that share calls for.
+    Stage I of an episode estimates the share of public customers, which determines the length of stage II.
     """
 
     schedule: MixedSchedule
 
     def __init__(self, policy: PrivatePolicy) -> None:
-        self._final: Array | None = None  # theta after the pass over the public records, once that is asked for
+        self._final: Array | None = None  # theta after the pass over the public records, computed on demand
         super().__init__(policy)
 
     def start_afresh(self) -> None:
         super().start_afresh()
-        self._public_records: list[Records] = []  # in the order in which they came
+        self._public_records: list[Records] = []  # in order of arrival
         self.publics = 0
 
     def _begin(self, q: int) -> None:
@@ -61,7 +61,7 @@ class MixedServer(SGDServer[MixedReports]):
 
     @property
     def records(self) -> Records:
-        """What public customers have sent, as one block."""
+        """All raw records of public customers, as one block."""
         nothing = Records(np.empty((0, self.policy.dim)), np.empty(0), np.empty(0))
         blocks = (nothing, *self._public_records)
         z, price, y = (np.concatenate([getattr(block, key) for block in blocks]) for key in ("z", "price", "y"))
@@ -85,10 +85,10 @@ class MixedServer(SGDServer[MixedReports]):
         private, public = self.checked(parts[0]), self._checked_records(parts[1])
         self.take(private)
         if not self.schedule.restarts or public.stage == self.q:
-            self.keep(public)
+            self.store(public)
 
     def _checked_records(self, records: Records) -> Records:
-        """Raw records of public customers that can be learned from; others are refused whole."""
+        """Return raw records of public customers if all are valid, else raise :class:`InvalidInput`."""
         z = array("public contexts", records.z, shape=(None, self.policy.dim), limit=LARGEST_VALUE)
         price = array("public prices", records.price, shape=(len(z),), limit=LARGEST_VALUE)
         low, high = self.policy.prices
@@ -101,7 +101,7 @@ class MixedServer(SGDServer[MixedReports]):
         super().count(n)
         self._final = None
 
-    def keep(self, records: Records) -> None:
+    def store(self, records: Records) -> None:
         """Store raw records of public customers."""
         self._public_records.append(records)
         self.publics += len(records.y)
@@ -121,6 +121,6 @@ class MixedServer(SGDServer[MixedReports]):
         if explore > self.length:
             raise SnapshotError(f"The snapshot explores for {explore} rounds of an episode of {self.length}.")
         self._public_records, self.publics, absorbed = [], 0, self.absorbed
-        self.keep(records)
+        self.store(records)
         self.absorbed, self._decided = absorbed, explore > 0
         self.explore = explore or self.explore

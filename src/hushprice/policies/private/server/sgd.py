@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 
 class SGDServer(ScheduledServer[ReportsT]):
-    """Takes one step per report, of size 1 / (zeta t)."""
+    """Takes one SGD step of size 1 / (zeta t) per report.
+
+    Parameters
+    ----------
+    policy : PrivatePolicy
+        The policy, with its rate of SGD and its ball Theta.
+    """
 
     def __init__(self, policy: PrivatePolicy) -> None:
         super().__init__(policy)
