@@ -1,6 +1,6 @@
-/** What can go wrong. */
+/** The errors of this package. */
 
-/** Base of every refusal. Texts name no value of a customer. */
+/** Base class of all errors. Their texts repeat no value of a customer. */
 export class HushpriceError extends Error {
   constructor(message, options) {
     super(message, options);
@@ -8,24 +8,24 @@ export class HushpriceError extends Error {
   }
 }
 
-/** An argument is out of its domain; nothing was changed. */
+/** An argument is out of its domain. Nothing was changed. */
 export class InvalidInput extends HushpriceError {}
 
-/** The server published what this device does not agree to: no price and no report is made from it. */
+/** The server published something that this device does not agree to. No price and no report is made from it. */
 export class BrokenPromise extends HushpriceError {}
 
-/** One more report would exceed the customer's budget; none was made. */
+/** One more report would exceed the customer's budget. No report was made. */
 export class BudgetSpent extends HushpriceError {}
 
-/** The ledger cannot be read or kept, so that no report may be made. */
+/** The ledger cannot be read or written, so no report may be made. */
 export class LedgerError extends HushpriceError {}
 
 /** The service cannot be reached, or did not answer as agreed. Trying again later may help. */
 export class Unavailable extends HushpriceError {}
 
-/** Refuse options that are not known: one that was misspelt would protect nobody. */
-export function only(given, known, what) {
-  const unknown = Object.keys(given).find((name) => !known.includes(name));
+/** Refuse unknown options: a misspelt one would protect nobody. */
+export function only(options, known, what) {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
   if (unknown !== undefined) {
     throw new InvalidInput(`${what} has no option called ${unknown}. Known: ${known.join(", ")}.`);
   }

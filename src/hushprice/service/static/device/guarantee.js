@@ -1,14 +1,12 @@
-/**
- * What reports promise: the coin by exact arithmetic, the exact curve of the Gaussian, and what many reports add up to.
- */
+/** Guarantees: the coin in exact arithmetic, the exact curve of Gaussian noise, and the sum of several losses. */
 
 import { exp, log } from "./numbers.js";
 
 const WORD = 1n << 64n;
-const FINE = 512n; // bits after the point
+const FINE = 512n; // bits after the binary point
 const DIGITS = 10n ** 58n;
 
-/** A positive double x as fixed point: x 2^512, exactly for x >= 1e-100. */
+/** A positive double x in fixed point: x 2^512, exact for x >= 1e-100. */
 function fixedPoint(x) {
   const view = new DataView(new ArrayBuffer(8));
   view.setFloat64(0, x);
@@ -18,7 +16,7 @@ function fixedPoint(x) {
   return exponent >= 0n ? mantissa << exponent : mantissa >> -exponent;
 }
 
-/** [n, d] with n / d just below e^epsilon: e^epsilon rounded to 60 digits, less one part in 10^58. */
+/** [n, d] with n / d just below e^epsilon: e^epsilon rounded to 60 digits, minus one part in 10^58. */
 function odds(epsilon) {
   const x = fixedPoint(epsilon);
   let term = 1n << FINE;
@@ -33,7 +31,7 @@ function odds(epsilon) {
 }
 
 /**
- * The largest c for which a coin of probability c / 2^64 keeps every report within odds of e^epsilon:
+ * The largest c such that a coin of probability c / 2^64 keeps the odds of all reports within e^epsilon:
  * c ceil(2^64 / inside) <= e^epsilon (2^64 - c) floor(2^64 / outside), in exact arithmetic.
  */
 export function fairCoin(epsilon, inside = 1, outside = 1) {
@@ -45,7 +43,7 @@ export function fairCoin(epsilon, inside = 1, outside = 1) {
 
 const ROOT_TWO_PI = 2.5066282746310002;
 
-/** Mills' ratio (1 - Phi(x)) / phi(x) for x >= 0: the series of Phi below 1, Laplace's continued fraction above. */
+/** Mills' ratio (1 - Phi(x)) / phi(x) for x >= 0: by the series of Phi below 1, by Laplace's continued fraction above. */
 export function mills(x) {
   if (x < 1) {
     let term = x;
@@ -61,7 +59,7 @@ export function mills(x) {
 /**
  * The delta of Gaussian noise at this epsilon, mu = sensitivity / standard deviation (Balle & Wang 2018):
  * Phi(t) - e^epsilon Phi(-s), t = mu/2 - epsilon/mu, s = mu/2 + epsilon/mu, where e^epsilon Phi(-s) = phi(t) mills(s).
- * A bound on the rounding is added, half of what the server adds, so that an honest server is never refused for it.
+ * It adds a bound on the rounding error, half of the server's bound, so that no honest server is refused.
  */
 export function gaussianDelta(epsilon, mu) {
   if (!(mu > 0)) return 0;
@@ -74,20 +72,20 @@ export function gaussianDelta(epsilon, mu) {
 }
 
 /**
- * What reports cost their customer, in a form that adds up: the epsilon of pure mechanisms, the squares of the mu of
- * Gaussian ones, and the slack, the total variation between what is sent and an ideal Gaussian.
+ * The privacy loss of reports, in a form that adds up: the epsilon of pure mechanisms, the squares of the mu of Gaussian
+ * ones, and the slack, the total variation distance between the reports and ideal Gaussian ones.
  *
  * @typedef {{ epsilon: number, square: number, slack: number }} Loss
  */
 
-/** gaussianDelta + (1 + e^epsilon) slack: convex in e^epsilon, so that it falls and then rises. */
+/** gaussianDelta + (1 + e^epsilon) slack, which is convex in e^epsilon: it falls, then rises. */
 function curve(loss, epsilon) {
   const slack = loss.slack > 0 ? (1 + exp(epsilon)) * loss.slack : 0;
   return Math.min(1, gaussianDelta(epsilon - loss.epsilon, Math.sqrt(loss.square)) + slack);
 }
 
-/** Where that is least: a larger epsilon cannot promise less. */
-function turn(loss) {
+/** The epsilon with the least delta; a larger epsilon never has a larger one. */
+function minimiser(loss) {
   let [low, high] = [loss.epsilon, loss.epsilon + 200];
   while (loss.slack > 0 && high - low > 1e-9) {
     const third = (high - low) / 3;
@@ -97,15 +95,15 @@ function turn(loss) {
   return loss.slack > 0 ? low : high;
 }
 
-/** The smallest delta at which all of it together is (epsilon, delta)-private. */
+/** The smallest delta for which the total loss is (epsilon, delta)-private. */
 export function lossDelta(loss, epsilon) {
-  return epsilon < loss.epsilon ? 1 : curve(loss, Math.min(epsilon, turn(loss)));
+  return epsilon < loss.epsilon ? 1 : curve(loss, Math.min(epsilon, minimiser(loss)));
 }
 
-/** The smallest epsilon that holds at this delta; infinite if none does. */
+/** The smallest epsilon that holds at this delta; infinite if there is none. */
 export function lossEpsilon(loss, delta) {
   if (loss.square === 0 && loss.slack === 0) return loss.epsilon;
-  let [low, high] = [loss.epsilon, turn(loss)];
+  let [low, high] = [loss.epsilon, minimiser(loss)];
   if (curve(loss, high) > delta) return Infinity;
   for (let i = 0; i < 100; i++) {
     const middle = 0.5 * (low + high);
@@ -115,7 +113,7 @@ export function lossEpsilon(loss, delta) {
   return high;
 }
 
-/** What one report of a mechanism costs. Two clipped vectors differ by up to 2 C (and rounding), so mu = 2 C / sd. */
+/** The loss of one report of a mechanism. Two clipped vectors differ by up to 2 C (and rounding), so mu = 2 C / sd. */
 export function lossOf(mechanism) {
   if (mechanism.name !== "gaussian") return { epsilon: mechanism.epsilon, square: 0, slack: 0 };
   const mu = (2 * mechanism.clip * (1 + 1e-12)) / mechanism.sd;

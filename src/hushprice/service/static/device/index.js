@@ -1,11 +1,11 @@
 /**
  * hushprice-device: the customer's side of a private product of a hushprice service.
  *
- *     params from the server -> price on this device -> sale or none -> one randomised report
+ *     params from the server -> price on this device -> sale or no sale -> one randomised report
  *
- * The context never leaves. Prices and reports have the same bits as those of hushprice in Python, since every number
- * that decides one is made of IEEE operations (+ - * / and the square root) in a fixed order, and of whole numbers of
- * 64 bits. The recipe is docs/privacy.md of hushprice, the test vectors are protocol/vectors/privacy.json and
+ * The context never leaves the device. Prices and reports have the same bits as those of hushprice in Python, because
+ * they are computed by IEEE operations (+ - * / and square root) in a fixed order and by 64-bit integers only. The
+ * recipe is in docs/privacy.md of hushprice; the test vectors are protocol/vectors/privacy.json and
  * protocol/vectors/device.json.
  *
  *     import { Device, Ledger, PrivacyPromise } from "hushprice-device";
@@ -34,17 +34,17 @@ export { Params, quote, readParams, report, wordsNeeded } from "./params.js";
 
 export const VERSION = "0.1.0";
 
-const PATIENCE = 15; // seconds that a request may take
-const LONGEST_AGE = 3600; // seconds: a server may not ask for parameters to be kept longer
-const LONGEST_STALE = 600; // seconds that they serve on while the service cannot be reached
-const BUSY = [408, 425, 429]; // statuses, next to those from 500 on, after which the same request may succeed
-const WAITS = [0.2, 0.6]; // seconds before parameters are asked for again
+const TIMEOUT = 15; // seconds per request
+const LONGEST_AGE = 3600; // seconds: the longest time for which a server may have its parameters cached
+const LONGEST_STALE = 600; // seconds for which cached parameters are used while the service cannot be reached
+const BUSY = [408, 425, 429]; // statuses, besides 500 and above, after which the same request may succeed
+const WAITS = [0.2, 0.6]; // seconds before parameters are fetched again
 const OPTIONS = "url key product promise ledger storage fetch words now onSend onRefused".split(" ");
-const LOOKS = 3; // at parameters that do not follow those kept: one worker of the service may lag behind another
+const MAX_FETCHES = 3; // of parameters older than the cached ones: one worker of the service may lag behind another
 
-const held = new WeakMap(); // what an offer must not show: its device, the parameters, the context
+const secrets = new WeakMap(); // the private part of an offer: its device, parameters and context
 
-/** A price for a customer. Of the customer it shows nothing, not even when it is logged or turned into JSON. */
+/** A price for a customer. It contains no data of the customer, not even when it is logged or converted to JSON. */
 export class Offer {
   constructor(price, params) {
     this.price = price;
@@ -54,22 +54,22 @@ export class Offer {
   }
 }
 
-/** Seconds for which an answer may be kept. */
+/** Seconds for which an answer may be cached. */
 function maxAge(headers) {
   const text = headers.get("cache-control") ?? "";
-  const found = /(?:^|[\s,])max-age=(\d+)/i.exec(text);
-  return found && !/no-store|no-cache/i.test(text) ? Math.min(Number(found[1]), LONGEST_AGE) : 0;
+  const match = /(?:^|[\s,])max-age=(\d+)/i.exec(text);
+  return match && !/no-store|no-cache/i.test(text) ? Math.min(Number(match[1]), LONGEST_AGE) : 0;
 }
 
-/** Why a service gives no parameters, by the status of its answer. */
+/** Why the service sends no parameters, by the status of its answer. */
 function refusal(status) {
-  const known = {
+  const causes = {
     401: "the key is not known to it: check the key.",
     403: "the key may not do this: take one of the role device.",
     404: "there is no such product, or no service at this address.",
     409: "the product is not a private one.",
   };
-  return `The service does not give this device any parameters (${status}): ${known[status] ?? "it did not say why."}`;
+  return `The service does not give this device any parameters (${status}): ${causes[status] ?? "it did not say why."}`;
 }
 
 function parsed(text) {
@@ -81,21 +81,24 @@ function parsed(text) {
 }
 
 /**
- * A device: prices for its customer, and reports.
+ * A device: it prices for its customer, and reports.
  *
- * url, key, product: of the service, with a key of role device; promise: what one report may give away at most; ledger:
- * what all of them may, or null to leave that uncounted; storage: for reports not yet sent (localStorage in browsers,
- * memory elsewhere; one that tabs share needs the browser's locks, which https pages have); fetch: the browser's unless
- * given; onSend(bytes, { method, url, headers }) is told of every request before it is made, with the very bytes of its
- * body; onRefused(item, status) of reports that the service will never take.
+ * url, key, product: the service, a key of role device, the product.
+ * promise: the weakest guarantee that one report may have.
+ * ledger: the budget of all reports together, or null to leave them uncounted.
+ * storage: where reports wait to be sent. Default: localStorage in browsers, memory elsewhere. A storage that tabs share
+ *     needs the browser's locks, which https pages have.
+ * fetch: makes requests. Default: the browser's.
+ * onSend(bytes, { method, url, headers }): called before every request, with the bytes of its body.
+ * onRefused(item, status): called for every report that the service will never accept.
  *
- * Every sale is followed by a report, or by a null where none is asked for or the budget is spent. Of these two the
- * server knows the first: a null while experiments are asked for tells it that the budget of this device is spent, and
- * so that it has reported before. It tells nothing of the sale it stands for.
+ * Every sale is followed by a report, or by a null if no report is asked for or the budget is spent. The server can
+ * distinguish the two cases: a null during experiments reveals that the budget of this device is spent, and thus that
+ * the device has reported before. It reveals nothing about the sale.
  *
- * A request names the version of the parameters at hand, in If-None-Match and in a report. A server that gave a device
- * a version of its own could tell it from others by that. Versions are public numbers: an app that minds compares
- * (await device.params()).version with what others were given.
+ * Requests name the version of the current parameters, in If-None-Match and in reports. A server that sends one device a
+ * version of its own could recognise the device by it. Versions are public numbers: an app that needs to exclude this
+ * compares (await device.params()).version with the version that other devices see.
  */
 export class Device {
   #address;
@@ -108,9 +111,9 @@ export class Device {
   #words;
   #now;
   #onSend;
-  #kept = null; // { params, at, age }: the last parameters that were read
-  #awake = false;
-  #asking = null;
+  #cached = null; // { params, at, age }: the last parameters that were read
+  #started = false;
+  #fetching = null;
 
   constructor(options = {}) {
     only(options, OPTIONS, "A device");
@@ -141,7 +144,7 @@ export class Device {
       name: this.#address,
       storage: checkShared(storage ?? defaultStorage()),
       post: (body) => this.#request("POST", "reports", { "Content-Type": "application/json" }, body),
-      onVersion: (version) => this.#hear(version),
+      onVersion: (version) => this.#expire(version),
       onRefused,
     });
   }
@@ -151,33 +154,34 @@ export class Device {
     return this.#ledger;
   }
 
-  /** Reports found damaged in the storage since this object was made. They are laid aside there, and not sent. */
+  /** Number of damaged reports in the storage since this object was made. They are set aside there, and not sent. */
   get damaged() {
     return this.#outbox.damaged;
   }
 
   /**
-   * The parameters in force: those kept while they are fresh, else the server's, checked against the promise.
+   * The current parameters: the cached ones while they are fresh, else the server's, checked against the promise.
    *
-   * Ones of an earlier version, or others of the same version, are looked at again: one worker of the service may lag
-   * behind another. If they stay they are a new start, as of a service restored from a backup, and are taken. Nothing
-   * is lost by that: a server may publish any theta of its ball, and promise and ledger hold for all.
+   * Parameters of an earlier version, or other parameters of the same version, are fetched again, because one worker of
+   * the service may lag behind another. If the service repeats them, it was restarted, for example from a backup, and
+   * they are accepted. This is safe: a server may publish any theta in its ball, and promise and ledger hold for all.
    */
   async params() {
-    this.#wake();
+    this.#start();
     const age = this.#age();
-    if (age >= 0 && age < this.#kept?.age) return this.#kept.params;
-    this.#asking ??= this.#ask().finally(() => {
-      this.#asking = null;
+    if (age >= 0 && age < this.#cached?.age) return this.#cached.params;
+    this.#fetching ??= this.#fetchParams().finally(() => {
+      this.#fetching = null;
     });
-    return this.#asking;
+    return this.#fetching;
   }
 
   /**
-   * The price for a context: numbers in the order of the features, or by their names. It never leaves this device.
-   * segment and cost, where the product has them, do not either; price is the shop's own one (mode shadow only, within
-   * the range that a price for this customer could have; the server publishes that range, and one that is refused is not
-   * reported: let it be a price that the server may know).
+   * A price for a context, which is a list of numbers in the order of the features, or an object by their names.
+   *
+   * segment and cost are the customer's, if the product has them. price is the shop's own price, in mode shadow only: it
+   * must lie in the range of prices for this customer. The server publishes that range, and an offer with a price
+   * outside it is not reported: use a price that the server may know. Context, segment and cost never leave the device.
    */
   async offer(z, options = {}) {
     only(options, ["segment", "cost", "price"], "An offer");
@@ -187,36 +191,37 @@ export class Device {
     const uniform = params.phase === "explore" ? uniformOf(this.#words.draw(1, "price")[0]) : 0;
     const offer = new Offer(quote(params, context, { segment, cost, price, uniform }), params);
     const id = this.#words.draw(2, "id").map(hex).join("");
-    held.set(offer, { device: this, id, params, context, outcome: null, settled: null });
+    secrets.set(offer, { device: this, id, params, context, outcome: null, settled: null });
     return offer;
   }
 
   /**
-   * What came of an offer: 1 or 0 (sold or not), or how much was. The same again makes no second report and resolves to
-   * the same; something else is refused. Charges the ledger, makes the one report of this
-   * offer, keeps it in the storage and sends it; what cannot be sent now is sent later, with the same id. Resolves to
-   * what leaves and whether it has left: { id, version, report, sent }. The report is null where none is asked for or
-   * the budget is spent: a device always sends something, so that silence says nothing. A null while experiments are
-   * asked for says that the budget is spent.
+   * Report the outcome of an offer: 1 or 0 (sold or not), or the amount sold.
+   *
+   * It charges the ledger, makes the report, stores it and sends it. A report that cannot be sent now is sent later with
+   * the same id. Each offer is reported once: another call with the same outcome resolves to the same result, and one
+   * with another outcome is refused. Resolves to { id, version, report, sent }. The report is null if none is asked for
+   * or the budget is spent: a device always sends something, so that silence reveals nothing. A null during experiments
+   * reveals that the budget is spent.
    */
   async sold(offer, y) {
-    const secret = held.get(offer);
+    const secret = secrets.get(offer);
     if (secret?.device !== this) throw new InvalidInput("This is not an offer of this device.");
     const outcome = outcomeOf(secret.params, y);
     if (secret.settled && secret.outcome !== outcome) {
-      throw new InvalidInput("Something else was reported of this offer before, and only one report is made of it.");
+      throw new InvalidInput("This offer was reported with another outcome before; there is one report per offer.");
     }
     secret.outcome = outcome;
     secret.settled ??= this.#settle(secret, offer.price);
     return secret.settled;
   }
 
-  /** Send what waits, now. Resolves to how many reports were sent and how many still wait. */
+  /** Send the waiting reports now. Resolves to how many were sent and how many still wait. */
   flush() {
     return this.#outbox.flush();
   }
 
-  /** Stop trying in the background. Reports that wait stay in the storage. */
+  /** Stop sending in the background. Waiting reports stay in the storage. */
   close() {
     this.#outbox.close();
   }
@@ -228,15 +233,15 @@ export class Device {
       if (params.learn && (await this.#charge(params.mechanism))) item.report = this.#report(secret, price);
       await this.#outbox.add(item);
     } catch (problem) {
-      secret.settled = null; // nothing was sent: it can be tried again, and is charged again
+      secret.settled = null; // nothing was sent: a retry charges the ledger again
       throw problem;
     }
     secret.context = null;
-    await this.#outbox.flush().catch(() => {}); // it is kept, and goes out with the next one
+    await this.#outbox.flush().catch(() => {}); // it stays in the storage and goes out with the next one
     return Object.freeze({ ...item, sent: !(await this.#outbox.holds(id)) });
   }
 
-  /** Whether one more report fits the budget, which then is spent. */
+  /** Charge one report to the ledger. Resolves to whether the budget allows it. */
   async #charge(mechanism) {
     try {
       await this.#ledger?.spend(mechanism);
@@ -254,75 +259,78 @@ export class Device {
   // -- parameters ---------------------------------------------------------------------------------------------------
 
   #age() {
-    return this.#kept === null ? -1 : this.#now() - this.#kept.at;
+    return this.#cached === null ? -1 : this.#now() - this.#cached.at;
   }
 
-  /** Send what an earlier page left, when the device is first used. */
-  #wake() {
-    if (this.#awake) return;
-    this.#awake = true;
+  /** Send the reports that an earlier page left, when the device is first used. */
+  #start() {
+    if (this.#started) return;
+    this.#started = true;
     this.flush().catch(() => {});
   }
 
-  async #ask() {
-    for (let look = 1; look < LOOKS; look++) {
-      const params = await this.#look(false);
+  async #fetchParams() {
+    for (let attempt = 1; attempt < MAX_FETCHES; attempt++) {
+      const params = await this.#fetchOnce(false);
       if (params !== null) return params;
       await this.#pause(0.2);
     }
-    return this.#look(true);
+    return this.#fetchOnce(true);
   }
 
   #pause(seconds) {
     return new Promise((done) => setTimeout(done, 1000 * seconds));
   }
 
-  /** The server's parameters, or the last ones while it cannot be reached; null if they are no sequel and must be. */
-  async #look(afresh) {
+  /**
+   * The server's parameters, or the cached ones while it cannot be reached; null if they do not follow the cached ones
+   * and `restarted` is false.
+   */
+  async #fetchOnce(restarted) {
     const headers = { Accept: "application/json" };
-    // the version, not whatever the server sent as ETag: that could tell one device from all others
-    if (this.#kept) headers["If-None-Match"] = `"${this.#kept.params.version}"`;
+    // the version, not the server's ETag, by which a server could recognise the device
+    if (this.#cached) headers["If-None-Match"] = `"${this.#cached.params.version}"`;
     for (const wait of [...WAITS, null]) {
       try {
-        return this.#take(await this.#request("GET", "params", headers), afresh);
+        return this.#accept(await this.#request("GET", "params", headers), restarted);
       } catch (problem) {
         if (!(problem instanceof Unavailable)) throw problem;
         const age = this.#age();
-        if (age >= 0 && age < LONGEST_STALE) return this.#kept.params;
+        if (age >= 0 && age < LONGEST_STALE) return this.#cached.params;
         if (wait === null) throw problem;
         await this.#pause(wait);
       }
     }
   }
 
-  #take({ status, headers, text }, afresh) {
-    if (status === 304 && this.#kept) return this.#keep(this.#kept.params, headers);
+  #accept({ status, headers, text }, restarted) {
+    if (status === 304 && this.#cached) return this.#cache(this.#cached.params, headers);
     if (status >= 500 || BUSY.includes(status)) throw new Unavailable(`The service is not available (${status}).`);
     if (status !== 200) throw new InvalidInput(refusal(status));
     const params = readParams(parsed(text), this.#promise);
     if (params.product !== this.#product) throw new BrokenPromise("The server sent another product's parameters.");
-    if (this.#kept && !follows(params, this.#kept.params) && !afresh) return null;
-    return this.#keep(params, headers);
+    if (this.#cached && !follows(params, this.#cached.params) && !restarted) return null;
+    return this.#cache(params, headers);
   }
 
-  #keep(params, headers) {
-    this.#kept = { params, at: this.#now(), age: maxAge(headers) };
+  #cache(params, headers) {
+    this.#cached = { params, at: this.#now(), age: maxAge(headers) };
     return params;
   }
 
-  /** The service told of a later version than the one kept. */
-  #hear(version) {
-    if (this.#kept && version > this.#kept.params.version) this.#kept = { ...this.#kept, age: 0 };
+  /** Expire the cached parameters if the service has a later version. */
+  #expire(version) {
+    if (this.#cached && version > this.#cached.params.version) this.#cached = { ...this.#cached, age: 0 };
   }
 
   // -- requests -----------------------------------------------------------------------------------------------------
 
-  /** One request, with nothing in it but what is written here: no cookies, no referrer, no way to be sent elsewhere. */
+  /** One request that carries nothing but what is written here: no cookies, no referrer, no redirects. */
   async #request(method, path, headers, body = null) {
     const url = `${this.#address}/${path}`;
     this.#onSend?.(body ?? new Uint8Array(), { method, url, headers: { ...headers } });
     const stop = new AbortController();
-    const timer = setTimeout(() => stop.abort(), 1000 * PATIENCE);
+    const timer = setTimeout(() => stop.abort(), 1000 * TIMEOUT);
     try {
       const answer = await this.#fetch(url, {
         method,
@@ -332,7 +340,7 @@ export class Device {
         credentials: "omit",
         redirect: "error",
         referrerPolicy: "no-referrer",
-        keepalive: body !== null && body.length < 60000, // a page that closes still sends it
+        keepalive: body !== null && body.length < 60000, // the request outlives a page that closes
         signal: stop.signal,
       });
       return { status: answer.status, headers: answer.headers, text: await answer.text() };
@@ -344,7 +352,7 @@ export class Device {
   }
 }
 
-/** Where a product is served. */
+/** The address of a product. */
 function address(url, product) {
   let base;
   try {

@@ -1,11 +1,11 @@
-/** What one customer has spent over many reports, kept on the customer's own device; and where it is kept. */
+/** The ledger: the privacy budget of one customer, stored on the customer's own device; and its storage. */
 
 import { BudgetSpent, InvalidInput, LedgerError, only } from "./errors.js";
 import { lossDelta, lossEpsilon, lossOf } from "./guarantee.js";
 
 // -- storage and locks -----------------------------------------------------------------------------------------------
 
-/** Storage that lives as long as this object: what Node has, and what a browser without storage can be given. */
+/** Storage for the lifetime of this object: the default in Node, and an option for browsers without storage. */
 export class MemoryStorage {
   #items = new Map();
 
@@ -22,13 +22,13 @@ export class MemoryStorage {
   }
 }
 
-/** The browser's localStorage; memory where there is no browser. */
+/** The browser's localStorage; memory outside browsers. */
 export function defaultStorage() {
   if (typeof globalThis.document === "undefined") return new MemoryStorage();
   try {
     if (globalThis.localStorage) return globalThis.localStorage;
   } catch {
-    // browsers that block storage throw when it is only looked at
+    // browsers that block storage throw on access
   }
   throw new LedgerError(
     "This browser gives the page no storage, so that a budget could not be kept. Pass storage: new MemoryStorage() " +
@@ -37,9 +37,9 @@ export function defaultStorage() {
 }
 
 /**
- * A storage that may be used here. One that other tabs see too needs locks, without which two tabs could spend the same
- * budget and overwrite each other's reports; browsers give them to secure pages only. Memory and sessionStorage are one
- * tab's own (a tab that is duplicated starts with a copy of the latter); any other storage counts as shared.
+ * Check that a storage is safe to use on this page. A storage that tabs share needs locks, without which two tabs could
+ * spend the same budget and overwrite each other's reports; browsers provide locks to secure pages only. Memory and
+ * sessionStorage belong to one tab (a duplicated tab starts with a copy of the latter); any other counts as shared.
  */
 export function checkShared(storage) {
   if (typeof globalThis.window === "undefined" || globalThis.navigator?.locks) return storage;
@@ -58,20 +58,20 @@ function sessionStore() {
   }
 }
 
-const queues = new Map(); // the last one waiting for each name
+const queues = new Map(); // name -> the last task in its queue
 
 async function queued(name, work) {
   const before = queues.get(name) ?? Promise.resolve();
-  const turn = before.then(work, work);
-  queues.set(name, turn);
+  const task = before.then(work, work);
+  queues.set(name, task);
   try {
-    return await turn;
+    return await task;
   } finally {
-    if (queues.get(name) === turn) queues.delete(name);
+    if (queues.get(name) === task) queues.delete(name);
   }
 }
 
-/** Run `work` alone among all tabs (navigator.locks), or among all of this process where there are no such locks. */
+/** Run `work` under a lock: across all tabs (navigator.locks), or within this process where there are no such locks. */
 export function locked(name, work) {
   const locks = globalThis.navigator?.locks;
   return locks ? locks.request(`hushprice:${name}`, work) : queued(name, work);
@@ -80,7 +80,7 @@ export function locked(name, work) {
 // -- the ledger ------------------------------------------------------------------------------------------------------
 
 const FORMAT = "hushprice-ledger-js";
-const ROUNDING = 1 + 1e-12; // so that three reports of 0.1 fit under a cap of 0.3
+const CAP_TOLERANCE = 1 + 1e-12; // lets three reports of 0.1 fit under a cap of 0.3
 const HELP = "No report is made. If it cannot be restored, the budget counts as spent.";
 
 /** CRC-32 of a text. */
@@ -95,14 +95,14 @@ function checksum(text) {
 
 /** @typedef {{ epsilon: number, delta: number, spent: import("./guarantee.js").Loss, reports: number }} Page */
 
-function written(page) {
+function textOf(page) {
   const body = JSON.stringify(page);
   return JSON.stringify({ format: FORMAT, version: 1, page: body, checksum: checksum(body) });
 }
 
 const amount = (x) => typeof x === "number" && Number.isFinite(x) && x >= 0;
 
-/** The page of a text, or a refusal of one that is damaged. */
+/** The page in a text. It throws if the text is damaged. */
 function read(text) {
   try {
     const outer = JSON.parse(text);
@@ -118,19 +118,18 @@ function read(text) {
 }
 
 /**
- * A budget (epsilon, delta) for all the reports of one customer, which is never exceeded.
+ * A privacy budget (epsilon, delta) for all reports of one customer, which is never exceeded.
  *
- * Pure mechanisms add up, Gaussian ones by the exact curve of their sum. Each spending is in the storage before the
- * report is made, so that a crash can only make the customer safer. It is written twice, and whichever says more
- * counts; one that is damaged or has vanished stops reports and is never taken for a fresh one. (Whoever clears all of
- * the storage starts afresh: a ledger protects customers from mistakes, not from themselves.) The cap can be lowered,
- * not raised.
+ * Losses of pure mechanisms add; those of Gaussian mechanisms combine exactly. Every charge is in the storage before the
+ * report is made, so a crash can only make the customer safer. It is written twice, and the copy with more reports
+ * counts. A damaged or missing copy stops reports; it never counts as a new ledger. (Clearing the whole storage starts
+ * a new ledger: it protects customers from mistakes, not from themselves.) The cap can be lowered but not raised.
  */
 export class Ledger {
   #storage;
   #keys;
   #cap;
-  #known = null; // the last page this object has seen
+  #last = null; // the last page that this object read or wrote
 
   constructor(options = {}) {
     only(options, ["epsilon", "delta", "storage", "name"], "A ledger");
@@ -144,9 +143,9 @@ export class Ledger {
     this.#keys = [`hushprice:ledger:${name}`, `hushprice:ledger:${name}:copy`];
   }
 
-  /** Charge one report of a mechanism, or refuse with BudgetSpent and charge nothing. */
+  /** Charge one report of a mechanism. It throws BudgetSpent and charges nothing if the report exceeds the budget. */
   spend(mechanism) {
-    return this.#alone(async (page) => {
+    return this.#locked(async (page) => {
       const spent = sum(page.spent, lossOf(mechanism));
       if (!fits(page, spent)) {
         throw new BudgetSpent(
@@ -158,45 +157,45 @@ export class Ledger {
     });
   }
 
-  /** Whether one more report by this mechanism fits. */
+  /** Whether the budget allows one more report by this mechanism. */
   allows(mechanism) {
-    return this.#alone((page) => fits(page, sum(page.spent, lossOf(mechanism))));
+    return this.#locked((page) => fits(page, sum(page.spent, lossOf(mechanism))));
   }
 
-  /** The cap, the reports so far, and the epsilon they spent together at the cap's delta. */
+  /** The cap, the number of reports so far, and the epsilon of all of them together at the cap's delta. */
   state() {
-    return this.#alone((page) => ({
+    return this.#locked((page) => ({
       cap: { epsilon: page.epsilon, delta: page.delta },
       reports: page.reports,
       spent: lossEpsilon(page.spent, page.delta),
     }));
   }
 
-  #alone(work) {
+  #locked(work) {
     return locked(this.#keys[0], async () => work(await this.#read()));
   }
 
-  /** The ledger as it is now; a new one is written at once. */
+  /** The current page. A new ledger is written at once. */
   async #read() {
     const [text, copy] = [await this.#get(this.#keys[0]), await this.#get(this.#keys[1])];
-    if (text === null && copy === null && this.#known === null) {
+    if (text === null && copy === null && this.#last === null) {
       const fresh = { ...this.#cap, spent: { epsilon: 0, square: 0, slack: 0 }, reports: 0 };
       await this.#write(fresh);
       return fresh;
     }
-    const pages = [text, copy].filter((kept) => kept !== null).map(read);
-    const unborn = text === null && pages.length === 1 && pages[0].reports === 0; // stopped while it was made
-    if (pages.length < 2 && !unborn) throw new LedgerError(`The ledger has vanished in part or whole. ${HELP}`);
+    const pages = [text, copy].filter((stored) => stored !== null).map(read);
+    const incomplete = text === null && pages.length === 1 && pages[0].reports === 0; // creation was interrupted
+    if (pages.length < 2 && !incomplete) throw new LedgerError(`The ledger has vanished in part or whole. ${HELP}`);
     return this.#latest(pages);
   }
 
-  /** Whichever says more, under the lowest cap of all. */
+  /** The page with most reports, under the lowest cap of all. */
   async #latest(pages) {
-    const seen = this.#known === null ? pages : [...pages, this.#known];
-    const most = seen.reduce((a, b) => (b.reports > a.reports ? b : a));
+    const candidates = this.#last === null ? pages : [...pages, this.#last];
+    const most = candidates.reduce((a, b) => (b.reports > a.reports ? b : a));
     const epsilon = Math.min(...pages.map((page) => page.epsilon));
     const delta = Math.min(...pages.map((page) => page.delta));
-    if (this.#known === null && (this.#cap.epsilon > epsilon || this.#cap.delta > delta)) {
+    if (this.#last === null && (this.#cap.epsilon > epsilon || this.#cap.delta > delta)) {
       throw new InvalidInput(
         `The ledger has a cap of epsilon = ${epsilon}, delta = ${delta}, which can be lowered but not raised.`,
       );
@@ -204,7 +203,7 @@ export class Ledger {
     const cap = { epsilon: Math.min(epsilon, this.#cap.epsilon), delta: Math.min(delta, this.#cap.delta) };
     const page = { ...most, ...cap };
     if (cap.epsilon < epsilon || cap.delta < delta) await this.#write(page);
-    this.#known = page;
+    this.#last = page;
     return page;
   }
 
@@ -216,16 +215,16 @@ export class Ledger {
     }
   }
 
-  /** The copy first: wherever it stops, one of the two says as much as was spent. */
+  /** Write the copy first: wherever it is interrupted, one of the two includes every charge. */
   async #write(page) {
     try {
-      for (const key of [...this.#keys].reverse()) await this.#storage.setItem(key, written(page));
+      for (const key of [...this.#keys].reverse()) await this.#storage.setItem(key, textOf(page));
     } catch (cause) {
       throw new LedgerError("The ledger cannot be written. No report is made.", { cause });
     }
-    this.#known = page;
+    this.#last = page;
   }
 }
 
 const sum = (a, b) => ({ epsilon: a.epsilon + b.epsilon, square: a.square + b.square, slack: a.slack + b.slack });
-const fits = (page, spent) => lossDelta(spent, page.epsilon * ROUNDING) <= page.delta;
+const fits = (page, spent) => lossDelta(spent, page.epsilon * CAP_TOLERANCE) <= page.delta;

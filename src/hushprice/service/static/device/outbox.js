@@ -1,16 +1,16 @@
-/** Reports that wait to be sent, kept in the storage so that a closed page loses none. */
+/** Reports that wait to be sent. They are in the storage, so that a closed page loses none. */
 
 import { LedgerError, Unavailable } from "./errors.js";
 import { locked } from "./ledger.js";
 import { SystemWords, uniformOf } from "./numbers.js";
 
-const BATCH = 200; // reports in one request; the service takes up to 1000
+const BATCH = 200; // reports per request; the service accepts up to 1000
 const LONGEST_WAIT = 300; // seconds between two attempts
-const NEVER = [400, 409, 413, 422]; // the service will not take it, however often it is sent
+const PERMANENT = [400, 409, 413, 422]; // statuses of a refusal that no retry can change
 
 const isWhole = (x) => Number.isSafeInteger(x);
 
-/** A report as it may leave, or null: exactly the keys and kinds of numbers that the service expects. */
+/** A report with exactly the keys and kinds of numbers that the service expects; null if it is not one. */
 function plainReport(x) {
   if (typeof x !== "object" || x === null) return null;
   if (typeof x.seed === "string" && /^[0-9a-f]{16}$/.test(x.seed) && isWhole(x.index) && x.index >= 0) {
@@ -19,24 +19,24 @@ function plainReport(x) {
   return Array.isArray(x.grid) && x.grid.every(isWhole) ? { grid: [...x.grid] } : null;
 }
 
-/** An item of the storage as it may leave; null for what was never put there by a device. */
+/** An item of the storage as it may be sent; null for one that a device cannot have stored. */
 function plainItem(x) {
   if (typeof x !== "object" || x === null || !/^[0-9a-f]{32}$/.test(x.id) || !isWhole(x.version)) return null;
   const plain = plainReport(x.report);
   return x.report === null || plain !== null ? { id: x.id, version: x.version, report: plain } : null;
 }
 
-/** The items of a text, and what in it is none: of a text that is no list at all, the text. */
+/** The items in a text, and the damaged parts of it: the whole text if it is not a list. */
 function parsedItems(text) {
   const damaged = [];
   const items = [];
   try {
-    const found = JSON.parse(text ?? "[]");
-    if (!Array.isArray(found)) throw new SyntaxError();
-    for (const one of found) {
-      const item = plainItem(one);
+    const list = JSON.parse(text ?? "[]");
+    if (!Array.isArray(list)) throw new SyntaxError();
+    for (const entry of list) {
+      const item = plainItem(entry);
       if (item !== null) items.push(item);
-      else damaged.push(JSON.stringify(one));
+      else damaged.push(JSON.stringify(entry));
     }
   } catch {
     damaged.push(text);
@@ -44,16 +44,16 @@ function parsedItems(text) {
   return { items, damaged };
 }
 
-/** The bytes of a request: one report as it is, several as a list. */
+/** The body of a request: a single report as it is, several as a list. */
 function bodyOf(items) {
   return new TextEncoder().encode(JSON.stringify(items.length === 1 ? items[0] : { reports: items }));
 }
 
 /**
- * Reports that wait, sent in the order in which they were made, in batches, again and again until they are taken.
+ * Waiting reports. They are sent in batches in the order in which they were made, until the service acknowledges them.
  *
- * What cannot be read cannot be sent. Before it would be overwritten it is laid aside under another key (":damaged"), a
- * line of JSON each, where whoever looks for lost reports finds it; `damaged` counts.
+ * Damaged reports cannot be sent. Before they would be overwritten, they are moved to another key (":damaged"), one line
+ * of JSON per report, for later inspection; `damaged` counts them.
  */
 export class Outbox {
   #name;
@@ -65,7 +65,7 @@ export class Outbox {
   #failures = 0;
   #closed = false;
 
-  damaged = 0; // found by this object
+  damaged = 0; // since this object was made
 
   constructor({ name, storage, post, onVersion, onRefused }) {
     this.#name = `hushprice:outbox:${name}`;
@@ -75,7 +75,7 @@ export class Outbox {
     this.#onRefused = onRefused ?? (() => {});
   }
 
-  /** Keep one more; it counts as kept only when the storage has it. */
+  /** Store a report. It resolves once the storage has it. */
   async add(item) {
     await this.#change((items) => [...items, item]);
   }
@@ -84,7 +84,7 @@ export class Outbox {
     return (await this.#items()).some((item) => item.id === id);
   }
 
-  /** Send all that waits, now: one tab at a time. A failure is no error; a later attempt is planned. */
+  /** Send all waiting reports now, one tab at a time. After a failure, another attempt is scheduled; it does not throw. */
   flush() {
     clearTimeout(this.#timer);
     return locked(`${this.#name}:send`, () => this.#sendAll());
@@ -104,23 +104,23 @@ export class Outbox {
       this.#failures = 0;
     } catch (problem) {
       if (!(problem instanceof Unavailable)) throw problem;
-      this.#plan(problem.wait);
+      this.#schedule(problem.wait);
     }
     return { sent, waiting: (await this.#items()).length };
   }
 
-  /** Send these and forget them once they are acknowledged. A list that is refused is sent one by one. */
+  /** Send reports and delete them once they are acknowledged. A list that is refused is sent one report at a time. */
   async #send(items) {
     const answer = await this.#post(bodyOf(items));
     if (refusedForGood(answer)) return this.#refused(items, answer.status);
     acknowledged(answer, items.length, this.#onVersion);
-    await this.#forget(items);
+    await this.#delete(items);
     return items.length;
   }
 
   async #refused(items, status) {
     if (items.length === 1) {
-      await this.#forget(items);
+      await this.#delete(items);
       this.#onRefused(items[0], status);
       return 0;
     }
@@ -129,23 +129,21 @@ export class Outbox {
     return sent;
   }
 
-  /**
-   * The next attempt: after 1, 2, 4, ... seconds, less up to half by chance so that devices do not come all at once.
-   */
-  #plan(wait) {
+  /** Schedule the next attempt: after 1, 2, 4, ... seconds, times a random factor from 0.5 to 1 so that devices spread. */
+  #schedule(wait) {
     if (this.#closed) return;
     const delay = Math.min(LONGEST_WAIT, POWERS_OF_TWO[Math.min(this.#failures++, 9)]);
-    const chance = 1 - 0.5 * uniformOf(new SystemWords().draw(1)[0]);
+    const jitter = 1 - 0.5 * uniformOf(new SystemWords().draw(1)[0]);
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.flush().catch(() => {}), 1000 * Math.max(delay * chance, wait ?? 0));
-    this.#timer?.unref?.(); // Node need not stay up for it
+    this.#timer = setTimeout(() => this.flush().catch(() => {}), 1000 * Math.max(delay * jitter, wait ?? 0));
+    this.#timer?.unref?.(); // it does not keep Node running
   }
 
   async #items() {
     return parsedItems(await this.#storage.getItem(this.#name)).items;
   }
 
-  async #layAside(damaged) {
+  async #setAside(damaged) {
     const key = `${this.#name}:damaged`;
     const before = await this.#storage.getItem(key);
     const lines = before === null ? [] : before.split("\n");
@@ -154,9 +152,9 @@ export class Outbox {
     this.damaged += more.length;
   }
 
-  #forget(items) {
-    const gone = new Set(items.map((item) => item.id));
-    return this.#change((kept) => kept.filter((item) => !gone.has(item.id)));
+  #delete(items) {
+    const deleted = new Set(items.map((item) => item.id));
+    return this.#change((stored) => stored.filter((item) => !deleted.has(item.id)));
   }
 
   #change(work) {
@@ -164,7 +162,7 @@ export class Outbox {
       const { items: before, damaged } = parsedItems(await this.#storage.getItem(this.#name));
       const items = work(before);
       try {
-        if (damaged.length > 0) await this.#layAside(damaged);
+        if (damaged.length > 0) await this.#setAside(damaged);
         if (items.length === 0) await this.#storage.removeItem(this.#name);
         else await this.#storage.setItem(this.#name, JSON.stringify(items));
       } catch (cause) {
@@ -178,9 +176,9 @@ export class Outbox {
 
 const POWERS_OF_TWO = Array.from({ length: 10 }, (_, k) => 1 << k);
 
-/** Whether the service itself says that it will never take this: a page of somebody in between does not count. */
+/** Whether the service itself refuses for good. (An error page of a network in between does not count.) */
 function refusedForGood({ status, text }) {
-  if (!NEVER.includes(status)) return false;
+  if (!PERMANENT.includes(status)) return false;
   try {
     const { code, message } = JSON.parse(text).error;
     return typeof code === "string" && typeof message === "string";
@@ -189,18 +187,18 @@ function refusedForGood({ status, text }) {
   }
 }
 
-/** Refuse any answer but one that counts all of the reports: a login page says 200 too. */
+/** Throw unless an answer acknowledges all of the reports. (A login page has status 200 too.) */
 function acknowledged({ status, headers, text }, count, onVersion) {
-  let told = null;
+  let body = null;
   try {
-    told = status >= 200 && status < 300 ? JSON.parse(text) : null;
+    body = status >= 200 && status < 300 ? JSON.parse(text) : null;
   } catch {
     // not the service's answer
   }
-  if (!told || !isWhole(told.accepted) || !isWhole(told.known) || told.accepted + told.known !== count) {
+  if (!body || !isWhole(body.accepted) || !isWhole(body.known) || body.accepted + body.known !== count) {
     const problem = new Unavailable(`The reports were not acknowledged (${status}).`);
     problem.wait = Math.min(Number(headers.get("retry-after")) || 0, LONGEST_WAIT);
     throw problem;
   }
-  if (isWhole(told.version)) onVersion(told.version);
+  if (isWhole(body.version)) onVersion(body.version);
 }

@@ -1,4 +1,4 @@
-/** Published parameters, checked against what this device promised, and what is done with them. */
+/** Published parameters: reading them, checking them against the promise, and pricing and reporting by them. */
 
 import { InvalidInput } from "./errors.js";
 import { fairCoin, lossDelta, lossOf } from "./guarantee.js";
@@ -26,8 +26,8 @@ const MODES = ["live", "shadow", "frozen"];
 const LARGEST_THETA = 1e6; // of the centre and the radius of Theta
 const LARGEST_PAIRS = 1024;
 const LARGEST_DIM = 1000;
-const MOST_WORK = 1 << 17; // numbers of all directions of a report: a server may not ask for more
-const ROUNDING = 1 + 1e-9; // of a clip bound, which is derived by a square root, and of a point on the edge of Theta
+const MAX_WORK = 1 << 17; // pairs times dim that a server may ask for
+const TOLERANCE = 1 + 1e-9; // for a clip bound, which is computed with a square root, and for points on Theta's edge
 
 // -- reading a document ----------------------------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ function pair(x, name, within = null) {
   return Object.freeze([...x]);
 }
 
-/** The mechanism, with the coin worked out here: of all it says only epsilon, delta and the clip bound are believed. */
+/** The mechanism, with the coin computed here: privacy relies only on epsilon, delta and the clip bound. */
 function readMechanism(x, dim, promise) {
   demand(isPlain(x), "The published mechanism is no mechanism.");
   demand(MECHANISMS.includes(x.name), "The published mechanism is unknown to this device.");
@@ -63,11 +63,11 @@ function readMechanism(x, dim, promise) {
   const clip = number(x.clip, "clip", 1e-100, LARGEST);
   demandAtMost("epsilon", epsilon, promise.epsilon);
   demandAtMost("delta", delta, promise.delta);
-  demandAtMost("clip", clip, promise.clip, ROUNDING);
+  demandAtMost("clip", clip, promise.clip, TOLERANCE);
   demand(x.dim === dim, `The published mechanism is not for ${dim} numbers.`);
   const most = x.name === "privunit" ? LARGEST_PAIRS : 1;
   const pairs = whole(x.pairs, "number of pairs", 1, most);
-  demand(pairs * dim <= MOST_WORK, `${pairs} pairs of ${dim} numbers are too much: ${MOST_WORK} at most.`);
+  demand(pairs * dim <= MAX_WORK, `${pairs} pairs of ${dim} numbers are too much: ${MAX_WORK} at most.`);
   const top = whole(x.top, "number of best directions", 1, pairs);
   const mechanism = { name: x.name, epsilon, delta, clip, dim, pairs, top, coin: 0n, sd: 0 };
   if (x.name === "gaussian") {
@@ -80,14 +80,14 @@ function readMechanism(x, dim, promise) {
   return Object.freeze(mechanism);
 }
 
-/** A point of Theta, the ball of a centre and a radius, but for rounding. */
+/** The estimate, a point of the ball Theta up to rounding. */
 function readTheta(x, dim) {
   const centre = numbers(x.centre, "centre", dim, LARGEST_THETA);
   const radius = number(x.radius, "radius", Number.MIN_VALUE, LARGEST_THETA);
   const theta = numbers(x.theta, "theta", dim, Number.MAX_VALUE);
   const length = (v) => Math.sqrt(v.reduce((sum, value) => sum + value * value, 0));
   const distance = length(theta.map((value, i) => value - centre[i]));
-  demand(distance <= radius * ROUNDING + 1e-12 * length(centre), "The published theta lies outside its ball.");
+  demand(distance <= radius * TOLERANCE + 1e-12 * length(centre), "The published theta lies outside its ball.");
   return theta;
 }
 
@@ -117,7 +117,7 @@ function readSegments(names) {
   return names;
 }
 
-/** Ranges by segment; one segment without a name holds everyone where there are none. */
+/** Ranges by segment; without segments, one range under null. */
 function readRanges(x, names, prices) {
   demand(isPlain(x.ranges), "The published ranges are not given by segment.");
   demand(
@@ -128,10 +128,10 @@ function readRanges(x, names, prices) {
   return new Map(names.length ? names.map((name) => [name, own(name)]) : [[null, prices]]);
 }
 
-/** [low, high] with both ends moved into the range of a cut. */
+/** A range with both ends clipped to another range. */
 const cutTo = (range, [least, most]) => range.map((p) => clamp(p, least, most));
 
-/** The range of each segment in force: cut to the guardrails and, for experiments, to their range. */
+/** The current range of each segment: clipped to the guardrails and, for experiments, to their range. */
 function readTerms(x, segments, phase, ladder, prices) {
   const rails = x.guardrails;
   demand(isPlain(rails) && "low" in rails && "high" in rails, "The published guardrails are no guardrails.");
@@ -150,7 +150,7 @@ function readTerms(x, segments, phase, ladder, prices) {
 
 const CHECKED = Symbol("checked");
 
-/** Published parameters that this device agrees to; made by readParams. */
+/** Published parameters that this device agrees to, made by readParams. */
 export class Params {
   constructor(key, fields) {
     if (key !== CHECKED) throw new InvalidInput("Parameters are made by readParams, which checks them.");
@@ -159,7 +159,8 @@ export class Params {
 }
 
 /**
- * Parameters from a published document, or a refusal of what is more than the promise, damaged or unknown.
+ * Read the parameters in a published document. It throws BrokenPromise for a document that asks for more than the
+ * promise, is damaged or is unknown.
  *
  * @param {object} document as published by GET /v1/products/{name}/params
  * @param {PrivacyPromise} promise
@@ -203,17 +204,17 @@ export function readParams(document, promise) {
   return new Params(CHECKED, fields);
 }
 
-// What a product never changes; nor does it change the names and constants of its features.
+// The fields that a product never changes; the names and constants of its features never change either.
 // prettier-ignore
-const FIXED = [
+const FIXED_FIELDS = [
   "product", "family", "dim", "prices", "experiments", "cost", "segments", "ranges", "centre", "radius", "score",
   "mechanism",
 ];
 
-/** Whether parameters are those before, or of a later version. Refuses what has become another product. */
+/** Whether parameters equal earlier ones or have a later version. It throws if the product has changed. */
 export function follows(params, before) {
   const text = (of, name) => JSON.stringify(of.document[name]);
-  for (const name of FIXED) {
+  for (const name of FIXED_FIELDS) {
     demand(text(params, name) === text(before, name), `The server changed the ${name} of the product, which is fixed.`);
   }
   const [now, then] = [params, before].map(({ features }) => JSON.stringify(pinsOf(features)));
@@ -222,61 +223,60 @@ export function follows(params, before) {
   return Object.keys(before.document).every((name) => text(params, name) === text(before, name));
 }
 
-// -- what is done with them ------------------------------------------------------------------------------------------
+// -- pricing and reporting -------------------------------------------------------------------------------------------
 
 function checked(params) {
   if (!(params instanceof Params)) throw new InvalidInput("Parameters must come from readParams, which checks them.");
   return params;
 }
 
-const PRIVATE = "What was given is not told, as it is private.";
+const PRIVATE = "The value is private and is not repeated here.";
 
-function byName(params, given) {
+function byName(params, values) {
   const { features } = params;
   if (!features.length) throw new InvalidInput("This product's features have no names: give the context as a list.");
-  const asked = features.filter((f) => f.value === undefined).map((f) => f.name);
-  if (Object.keys(given).length !== asked.length || !asked.every((name) => Object.hasOwn(given, name))) {
-    throw new InvalidInput(`The context must give exactly ${asked.join(", ")} by name, and no constant.`);
+  const names = features.filter((f) => f.value === undefined).map((f) => f.name);
+  if (Object.keys(values).length !== names.length || !names.every((name) => Object.hasOwn(values, name))) {
+    throw new InvalidInput(`The context must give exactly ${names.join(", ")} by name, and no constant.`);
   }
-  return features.map((f) => (f.value === undefined ? given[f.name] : f.value));
+  return features.map((f) => (f.value === undefined ? values[f.name] : f.value));
 }
 
 /**
- * The context z as numbers, from a list or by the names of the features that are no constants, exactly. No value is
- * compared with anything that the server published: a list is taken as it is, and a constant is not given by name,
- * whatever its value.
+ * The context z as numbers, from a list of all entries, or from exactly the features that are not constants by name. No
+ * value is compared with anything that the server published, so that a refusal reveals nothing about the customer.
  */
-export function contextOf(params, given) {
-  const isList = Array.isArray(given) || (ArrayBuffer.isView(given) && !(given instanceof DataView));
-  const values = isList ? [...given] : isPlain(given) ? byName(checked(params), given) : [];
+export function contextOf(params, z) {
+  const isList = Array.isArray(z) || (ArrayBuffer.isView(z) && !(z instanceof DataView));
+  const values = isList ? [...z] : isPlain(z) ? byName(checked(params), z) : [];
   if (values.length !== checked(params).dim || !values.every((x) => isNumber(x, -LARGEST, LARGEST))) {
     throw new InvalidInput(`A context is ${params.dim} finite numbers below ${LARGEST} in size. ${PRIVATE}`);
   }
   return Float64Array.from(values);
 }
 
-/** [low, high] for a customer of this segment (none where the product has none). */
+/** The range [low, high] for a customer of this segment, null if the product has no segments. */
 export function rangeOf(params, segment = null) {
   const range = checked(params).terms.get(segment ?? null);
   if (range) return range;
   const names = [...params.terms.keys()].filter((name) => name !== null);
-  const told = names.length ? `The customer's segment must be one of ${names.join(", ")}.` : "There are no segments.";
-  throw new InvalidInput(`${told} ${PRIVATE}`);
+  const text = names.length ? `The customer's segment must be one of ${names.join(", ")}.` : "There are no segments.";
+  throw new InvalidInput(`${text} ${PRIVATE}`);
 }
 
-/** The shop's own price, where the server learns from it (mode shadow) and it lies in the range of this customer. */
+/** The shop's own price, which is allowed in mode shadow within the range of prices for this customer. */
 function ownPrice(params, price, low, high) {
   if (params.mode !== "shadow") throw new InvalidInput("A price of one's own can be quoted in mode shadow only.");
   if (!isNumber(price, low, high)) {
-    // which range that is would tell the customer's segment
+    // the bounds would reveal the customer's segment
     throw new InvalidInput(`A price of one's own must lie within the range of prices for this customer. ${PRIVATE}`);
   }
   return price;
 }
 
 /**
- * The price for a context z. `uniform`, in [0, 1), decides a price experiment (phase explore). `price` is the shop's
- * own one, in mode shadow: it is quoted if it lies in the range that a quote would have.
+ * The price for a context z. `uniform`, a random number in [0, 1), determines the price of an experiment (phase explore).
+ * `price` is the shop's own price, in mode shadow only: it is returned if it lies in the range of quotes.
  *
  * @param {Params} params
  * @param {ArrayLike<number> | Record<string, number>} z
@@ -284,23 +284,23 @@ function ownPrice(params, price, low, high) {
 export function quote(params, z, { segment = null, cost = null, uniform = 0, price = null } = {}) {
   const context = contextOf(params, z);
   const [low, high] = rangeOf(params, segment);
-  const own = cost ?? params.cost;
-  if (!isNumber(own, 0, LARGEST)) throw new InvalidInput(`A cost is a number from 0 to ${LARGEST}. ${PRIVATE}`);
+  const unitCost = cost ?? params.cost;
+  if (!isNumber(unitCost, 0, LARGEST)) throw new InvalidInput(`A cost is a number from 0 to ${LARGEST}. ${PRIVATE}`);
   if (!isNumber(uniform, 0, 1) || uniform === 1) throw new InvalidInput("uniform must be a number in [0, 1).");
   if (price !== null) return ownPrice(params, price, low, high);
   const { phase, family, level, ladder } = params;
   const [a, b] = utility(context, params.theta);
-  return quoteOnTerms(phase, family, a, b, level, uniform, own, low, high, ladder);
+  return quoteOnTerms(phase, family, a, b, level, uniform, unitCost, low, high, ladder);
 }
 
-/** Whether demand of this family can be y. */
+/** Whether y is a possible outcome in this family of demand. */
 function possible(family, y) {
   if (family === "logistic") return y === 0 || y === 1;
   if (family === "poisson") return Number.isInteger(y) && y >= 0;
   return typeof y === "number" && Number.isFinite(y);
 }
 
-/** The outcome as a number; true and false for sold and not sold. */
+/** The outcome as a number; true means sold, false not sold. */
 export function outcomeOf(params, y) {
   const value = typeof y === "boolean" ? Number(y) : y;
   if (!possible(checked(params).family, value)) {
@@ -309,7 +309,7 @@ export function outcomeOf(params, y) {
   return value;
 }
 
-/** Random words that one report takes. */
+/** Number of random 64-bit words per report. */
 export function wordsNeeded(params) {
   const { name, dim, pairs } = checked(params).mechanism;
   if (name === "gaussian") return dim;
@@ -317,9 +317,9 @@ export function wordsNeeded(params) {
 }
 
 /**
- * The report of a sale: all that leaves the device of it. `words` are random, and used once.
+ * The report of a sale: all that leaves the device. `words` must be random and used only once.
  *
- * @param {Params} params those the price was quoted from
+ * @param {Params} params the parameters that the price was computed from
  * @returns {{ seed: string, index: number } | { grid: number[] }}
  */
 export function report(params, z, price, y, words) {

@@ -1,10 +1,10 @@
-/** What a device agrees to at most, whatever a server publishes. */
+/** The promise of a device to its customer: the most that a server may ask for. */
 
 import { BrokenPromise, InvalidInput, only } from "./errors.js";
 import { FAMILIES } from "./kernels.js";
 
 export const MECHANISMS = Object.freeze(["l2-ball", "privunit", "gaussian"]);
-const TERMS = ["epsilon", "delta", "clip", "mechanisms", "prices", "family", "segments", "features"];
+const OPTIONS = ["epsilon", "delta", "clip", "mechanisms", "prices", "family", "segments", "features"];
 export const LARGEST = 1e12; // of prices, costs, contexts
 export const SMALLEST_EPSILON = 1e-6;
 export const LARGEST_EPSILON = 30;
@@ -25,7 +25,7 @@ function agreed(name, value, low, high) {
   return value;
 }
 
-/** A feature as a promise names it: its name, or [name, value] of a constant. */
+/** A feature in the form of a promise: its name, or [name, value] of a constant. */
 const pinned = (feature) => (Object.hasOwn(feature, "value") ? [feature.name, feature.value] : feature.name);
 const nameOf = (pin) => (Array.isArray(pin) ? pin[0] : pin);
 
@@ -42,30 +42,34 @@ function readPins(x) {
   return Object.freeze(x.map((pin) => (Array.isArray(pin) ? Object.freeze([...pin]) : pin)));
 }
 
-/** The names and constants of published features: what a product never changes of them. */
+/** The names and constants of published features, which a product never changes. */
 export const pinsOf = (features) => features.map(pinned);
 
-/** A number asked for and one promised, in six digits, or in all of them if six do not tell them apart. */
-function apart(asked, promised) {
-  const short = [asked, promised].map((x) => String(Number(x.toPrecision(6))));
-  return short[0] !== short[1] ? short : [String(asked), String(promised)];
+/** Two numbers in six digits, or in all digits if six do not distinguish them. */
+function distinct(requested, promised) {
+  const short = [requested, promised].map((x) => String(Number(x.toPrecision(6))));
+  return short[0] !== short[1] ? short : [String(requested), String(promised)];
 }
 
 /**
- * What this device agrees to at most, in one report, whatever the server asks for.
+ * Limits that the author of the shop's app fixes on the device and shows to the customer.
  *
- * epsilon: no report may be more than e^epsilon times as likely from one customer as from another; delta: but for this
- * chance (Gaussian noise only); clip: bound on the length of what is reported about; mechanisms: those that may be
- * used; prices: [low, high] that no price may leave, if given.
+ * epsilon: no report may be more than e^epsilon times as likely from one customer as from another.
+ * delta: probability with which that may fail (Gaussian noise only). Default: 0.
+ * clip: largest bound on the length of a score.
+ * mechanisms: names of those that may be used. Default: all.
+ * prices: range [low, high] that no price may leave. Default: any price.
+ * family: family of demand, and so the possible outcomes. Default: "logistic".
+ * segments: the segments of customers. Default: none.
+ * features: the entries of the context in order: names, and constants as [name, value]. Default: the first parameters
+ *     pin them and the dimension for the lifetime of the device. Set them if contexts may differ in length or names.
  *
- * family, segments, features: which outcomes, segments and names exist. A server that says otherwise is refused before
- * anything of a customer is looked at, because it could otherwise choose them so that some customers are refused, and
- * learn from their silence who they are. Without features (any are taken) the first parameters pin them and the
- * dimension, for as long as the device lives: give them where contexts may differ in length or names.
+ * A document with another family, other segments or other features is refused before any data of a customer is used.
+ * Otherwise a server could choose them so that some customers are refused, and recognise these by their silence.
  */
 export class PrivacyPromise {
   constructor(options = {}) {
-    only(options, TERMS, "A promise");
+    only(options, OPTIONS, "A promise");
     const { epsilon, delta = 0, clip, mechanisms = MECHANISMS, prices = null } = options;
     const { family = "logistic", segments = [], features = null } = options;
     this.epsilon = agreed("epsilon", epsilon, SMALLEST_EPSILON, LARGEST_EPSILON);
@@ -86,8 +90,8 @@ export class PrivacyPromise {
   }
 
   /**
-   * Exactly what a params document asks for. To be made once and kept (it survives JSON): a device that makes its
-   * promise from whatever the server publishes next promises nothing.
+   * The promise that allows exactly what a params document asks for. Review it once and store it (it survives JSON): a
+   * device that makes its promise from whatever the server publishes next promises nothing.
    */
   static of(document) {
     try {
@@ -102,13 +106,13 @@ export class PrivacyPromise {
   }
 }
 
-/** Refuse more than was promised of one number. */
-export function demandAtMost(name, asked, promised, tolerance = 1) {
-  const [told, given] = apart(asked, promised);
-  demand(asked <= promised * tolerance, `The server asks for ${name} = ${told}; ${given} is promised.`);
+/** Refuse a number above the promised one. */
+export function demandAtMost(name, requested, promised, tolerance = 1) {
+  const [more, limit] = distinct(requested, promised);
+  demand(requested <= promised * tolerance, `The server asks for ${name} = ${more}; ${limit} is promised.`);
 }
 
-/** Refuse a product of other customers than promised: other outcomes, segments or features. */
+/** Refuse other outcomes, segments or features than promised. */
 export function demandCustomers(promise, family, segments, features) {
   const listed = (names) => names.join(", ") || "none";
   demand(family === promise.family, `The server's demand is ${family}; ${promise.family} is promised (family).`);
@@ -116,6 +120,6 @@ export function demandCustomers(promise, family, segments, features) {
   demand(same, `The server's segments are not those promised (segments): ${listed(promise.segments)}.`);
   if (promise.features === null) return;
   const names = listed(promise.features.map(nameOf));
-  const kept = JSON.stringify(pinsOf(features)) === JSON.stringify(promise.features);
-  demand(kept, `The server's features are not those promised (features): ${names}.`);
+  const equal = JSON.stringify(pinsOf(features)) === JSON.stringify(promise.features);
+  demand(equal, `The server's features are not those promised (features): ${names}.`);
 }
