@@ -1,4 +1,4 @@
-/** What the dashboard shows of a product: words, totals, curves and charts. */
+/** The dashboard's view of a product: texts, totals, curves and charts. */
 
 import { Chart } from "./charts.js";
 import { difference, duration, el, fill, money, percent, say, short, whole } from "./common.js";
@@ -7,8 +7,8 @@ import { Ranges } from "./ranges.js";
 
 const $ = (id) => document.getElementById(id);
 
-let seen = null; // the product's summary
-let drawn = null; // the curve of the chosen customer
+let summary = null; // of the product
+let curve = null; // of the chosen customer
 let context = null; // the chosen customer's features
 
 const charts = {
@@ -21,19 +21,19 @@ const charts = {
   earned: new Chart($("earned"), { title: "Earnings per customer over time", tall: 170 }),
 };
 
-const cash = (x, digits) => money(x, seen.currency, digits);
+const cash = (x, digits) => money(x, summary.currency, digits);
 
-/** The features of a customer, with made-up names where the product states none. */
+/** The features of a customer, with generated names if the product has none. */
 const featuresOf = ({ features, dim }) =>
   features.length ? features : Array.from({ length: dim }, (_, k) => ({ name: `feature ${k + 1}`, low: -1, high: 1 }));
 
-/** The customer in the middle of all ranges. */
-export const middle = (summary) => featuresOf(summary).map((f) => f.value ?? (f.low + f.high) / 2);
+/** The customer whose features are the midpoints of all ranges. */
+export const middle = (product) => featuresOf(product).map((f) => f.value ?? (f.low + f.high) / 2);
 
-/** A product is shown for the first time: sliders for a customer, whose features are changed in place. */
-export function begin(summary, customer, changed) {
-  [seen, drawn, context] = [summary, null, customer];
-  const named = featuresOf(seen);
+/** Show a product for the first time, with sliders that change the features of a customer in place. */
+export function begin(latest, customer, changed) {
+  [summary, curve, context] = [latest, null, customer];
+  const named = featuresOf(summary);
   const free = named.map((feature, k) => ({ ...feature, k })).filter((f) => f.value === undefined && f.k < 40);
   fill(
     $("sliders"),
@@ -64,25 +64,25 @@ export function begin(summary, customer, changed) {
   }
 }
 
-/** What the service says of the product. */
-export function show(summary) {
-  seen = summary;
-  const hidden = seen.kind === "private";
-  document.title = `${seen.product} · hushprice`;
-  say($("name"), seen.product);
+/** Show the service's summary of the product. */
+export function show(latest) {
+  summary = latest;
+  const hidden = summary.kind === "private";
+  document.title = `${summary.product} · hushprice`;
+  say($("name"), summary.product);
   say($("kind"), hidden ? "private" : "plain");
-  $("kind").className = `badge ${seen.kind}`;
+  $("kind").className = `badge ${summary.kind}`;
   $("kind").title = hidden
     ? "Prices are worked out on customers' devices"
     : "The server sees customers' features and outcomes";
-  say($("mode"), seen.mode);
-  $("mode").className = `badge ${seen.mode}`;
-  say($("mode-words"), seen.mode_words);
-  say($("phase"), seen.phase.title);
-  say($("phase-words"), seen.phase.words);
-  showProgress(seen.phase.progress);
-  say($("promise-title"), seen.guarantee.title);
-  say($("promise-words"), seen.guarantee.words);
+  say($("mode"), summary.mode);
+  $("mode").className = `badge ${summary.mode}`;
+  say($("mode-words"), summary.mode_words);
+  say($("phase"), summary.phase.title);
+  say($("phase-words"), summary.phase.words);
+  showProgress(summary.phase.progress);
+  say($("promise-title"), summary.guarantee.title);
+  say($("promise-words"), summary.guarantee.words);
   $("promise-note").hidden = !hidden;
   showTotals(hidden);
   showPrices();
@@ -103,14 +103,14 @@ function showProgress(progress) {
 }
 
 function showTotals(hidden) {
-  const { counts, sums } = seen;
-  const back = counts.learned - seen.learned_now;
+  const { counts, sums } = summary;
+  const back = counts.learned - summary.learned_now;
   const undone = back > 0 ? `, and ${whole(back)} more that were rolled back` : "";
   const tiles = hidden
     ? [
         ["Customers", whole(counts.customers), "each sent one message"],
         ["Reports", whole(counts.reports), "the others said only that they were served"],
-        ["Learned from", whole(seen.learned_now), `of ${whole(counts.reports)} reports${undone}`],
+        ["Learned from", whole(summary.learned_now), `of ${whole(counts.reports)} reports${undone}`],
         ["Too old", whole(counts.stale), "reports made against older prices"],
         ["Not asked for", whole(counts.unasked), "reports sent while nothing is learned"],
       ]
@@ -122,20 +122,20 @@ function showTotals(hidden) {
           counts.outcomes ? `${short(sums.quantity / counts.outcomes)} per outcome` : "no outcome yet",
         ],
         [
-          seen.cost > 0 ? "Earned after cost" : "Earned",
+          summary.cost > 0 ? "Earned after cost" : "Earned",
           cash(sums.profit, 0),
           counts.outcomes ? `${cash(sums.profit / counts.outcomes)} per outcome` : "",
         ],
         [
           "Learned from",
-          whole(seen.learned_now),
-          `of ${whole(counts.outcomes)} outcomes${seen.only_experiments ? ": only from experiments" : ""}${undone}`,
+          whole(summary.learned_now),
+          `of ${whole(counts.outcomes)} outcomes${summary.only_experiments ? ": only from experiments" : ""}${undone}`,
         ],
-        ["Open offers", whole(seen.open_offers), "no outcome yet"],
+        ["Open offers", whole(summary.open_offers), "no outcome yet"],
         [
           "Given up",
           whole(counts.expired),
-          `after ${duration(seen.outcomes.wait)}: ${seen.outcomes.then === "no-sale" ? "taken as no sale" : "left out"}`,
+          `after ${duration(summary.outcomes.wait)}: ${summary.outcomes.then === "no-sale" ? "taken as no sale" : "left out"}`,
         ],
         ["Too late", whole(counts.late), "outcomes after that, not learned from"],
       ];
@@ -147,16 +147,16 @@ function showTotals(hidden) {
   );
 }
 
-/** What the model says of the chosen customer. */
-export function showCurve(told) {
-  drawn = told;
+/** Show the model's predictions for the chosen customer. */
+export function showCurve(latest) {
+  curve = latest;
   showEarned();
-  const { prices, best, baseline } = drawn;
-  const known = drawn.learned;
+  const { prices, best, baseline } = curve;
+  const known = curve.learned;
   const x = {
-    label: seen.currency ? `Price (${seen.currency})` : "Price",
+    label: summary.currency ? `Price (${summary.currency})` : "Price",
     read: (p) => `At ${cash(p)}`,
-    domain: seen.prices,
+    domain: summary.prices,
   };
   const marks = known
     ? [
@@ -167,7 +167,7 @@ export function showCurve(told) {
   const pairs = (values) => (known ? prices.map((p, k) => [p, values[k]]) : []);
   const band = (low, high) =>
     known && low ? [{ tone: "main", points: prices.map((p, k) => [p, low[k], high[k]]) }] : [];
-  const chance = seen.family === "logistic";
+  const chance = summary.family === "logistic";
   const empty = "Nothing has been learned yet. The curve appears with the first reports.";
   say($("demand-unit"), chance ? "chance that this customer buys" : "units this customer buys on average");
   charts.demand.show({
@@ -184,33 +184,35 @@ export function showCurve(told) {
       format: chance ? (v) => percent(v) : undefined,
       read: chance ? percent : short,
     },
-    series: [{ points: pairs(drawn.demand), tone: "main" }],
-    bands: band(drawn.demand_low, drawn.demand_high),
+    series: [{ points: pairs(curve.demand), tone: "main" }],
+    bands: band(curve.demand_low, curve.demand_high),
   });
   charts.revenue.show({
     desc: known ? `Expected earnings from the chosen customer; best at ${cash(best.price)}.` : empty,
     x,
     marks,
     empty,
-    y: { label: "Earnings", zero: true, read: cash, cap: capOf(drawn) },
-    series: [{ points: pairs(drawn.revenue), tone: "main" }],
-    bands: band(drawn.revenue_low, drawn.revenue_high),
+    y: { label: "Earnings", zero: true, read: cash, cap: capOf(curve) },
+    series: [{ points: pairs(curve.revenue), tone: "main" }],
+    bands: band(curve.revenue_low, curve.revenue_high),
   });
-  say($("bands"), known ? drawn.bands.words : "");
+  say($("bands"), known ? curve.bands.words : "");
   showFacts(known);
 }
 
-/** A band that reaches far above everything else is cut, so that the curve can still be read. */
+/** The upper limit of the axis: it cuts a band that is far above everything else, so that the curve stays readable. */
 function capOf({ revenue, revenue_high: high }) {
   return high ? Math.min(1.06 * Math.max(...high), 4 * Math.max(...revenue.map(Math.abs), 1e-9)) : undefined;
 }
 
 function showFacts(known) {
-  const { best, baseline } = drawn;
-  const sold = (at) => (seen.family === "logistic" ? `${percent(at.demand)} buy` : `${short(at.demand)} units`);
+  const { best, baseline } = curve;
+  const sold = (at) => (summary.family === "logistic" ? `${percent(at.demand)} buy` : `${short(at.demand)} units`);
   const within = best.price_low === undefined ? "" : `${cash(best.price_low)} to ${cash(best.price_high)}`;
   const moved =
-    Math.abs(seen.baseline_stated - baseline.price) > 1e-9 ? `; ${cash(seen.baseline_stated)} is not allowed now` : "";
+    Math.abs(summary.baseline_stated - baseline.price) > 1e-9
+      ? `; ${cash(summary.baseline_stated)} is not allowed now`
+      : "";
   const facts = known
     ? [
         ["Best price", "tone-best", cash(best.price), within || sold(best)],
@@ -229,18 +231,20 @@ function showFacts(known) {
 }
 
 function showPrices() {
-  const past = seen.history;
+  const past = summary.history;
   const chosen = past.theta.map((theta, k) => [
     past.at[past.theta_at[k]],
-    bestPrice(seen, theta, context),
+    bestPrice(summary, theta, context),
     past.learned[past.theta_at[k]],
   ]);
   const best = chosen.filter(([, , n]) => n > 0).map(([t, p]) => [t, p]);
-  if (best.length && seen.at > best.at(-1)[0]) best.push([seen.at, best.at(-1)[1]]); // as it still is
+  if (best.length && summary.at > best.at(-1)[0]) best.push([summary.at, best.at(-1)[1]]); // as it still is
   const series = [{ name: "Best for the chosen customer", tone: "main", step: true, points: best }];
   const today =
-    seen.ladder.length || seen.allowed.some((p, k) => p !== seen.prices[k]) ? " within today's guardrails" : "";
-  if (seen.kind === "plain") {
+    summary.ladder.length || summary.allowed.some((p, k) => p !== summary.prices[k])
+      ? " within today's guardrails"
+      : "";
+  if (summary.kind === "plain") {
     series.unshift({
       name: "Average price quoted",
       tone: "other",
@@ -259,9 +263,9 @@ function showPrices() {
   charts.prices.show({
     desc: "Prices over time, and the baseline.",
     x: { kind: "time", label: "Time" },
-    y: { label: "Price", domain: seen.prices, read: cash },
+    y: { label: "Price", domain: summary.prices, read: cash },
     series,
-    levels: [{ name: "Baseline", y: seen.baseline, tone: "base" }],
+    levels: [{ name: "Baseline", y: summary.baseline, tone: "base" }],
     empty: "The line begins when something has been learned.",
   });
 }
@@ -271,17 +275,17 @@ function showShare() {
     desc: "Share of customers with a price that is bent to learn from, over time.",
     x: { kind: "time", label: "Time" },
     y: { label: "Experiments", domain: [0, 1], format: (v) => percent(v), read: percent },
-    series: [{ tone: "main", points: shareOf(seen.history) }],
+    series: [{ tone: "main", points: shareOf(summary.history) }],
     empty: "No customers yet.",
   });
 }
 
-/** Customers of the last half hour, which goes on whether any come or not. */
+/** Show the customers of the last half hour. The time axis moves on even if there are none. */
 export function showPace() {
-  const hidden = seen.kind === "private";
+  const hidden = summary.kind === "private";
   say($("pace-title"), hidden ? "Messages a minute" : "Offers a minute");
   const now = Math.floor(Date.now() / 60_000) * 60;
-  const counts = new Map(seen.minutes);
+  const counts = new Map(summary.minutes);
   const points = Array.from({ length: 30 }, (_, k) => [now - 60 * (29 - k), counts.get(now - 60 * (29 - k)) ?? 0]);
   charts.pace.show({
     desc: hidden
@@ -299,22 +303,22 @@ export function showPace() {
 }
 
 function showEarned() {
-  return seen.kind === "private" ? showExpected() : showActual();
+  return summary.kind === "private" ? showExpected() : showActual();
 }
 
-/** Of a private product only the model can be asked. */
+/** For a private product, only the model's predictions are available. */
 function showExpected() {
   charts.earned.hide();
-  say($("earned-words"), seen.guarantee.unseen);
-  if (!drawn?.learned) {
+  say($("earned-words"), summary.guarantee.unseen);
+  if (!curve?.learned) {
     charts.ranges.show([], cash);
-    say($("earned-verdict"), drawn ? "Nothing has been learned yet." : "");
+    say($("earned-verdict"), curve ? "Nothing has been learned yet." : "");
     return;
   }
-  const { best, baseline } = drawn;
+  const { best, baseline } = curve;
   const around = (price, values) => {
-    const k = drawn.prices.reduce(
-      (near, p, i) => (Math.abs(p - price) < Math.abs(drawn.prices[near] - price) ? i : near),
+    const k = curve.prices.reduce(
+      (near, p, i) => (Math.abs(p - price) < Math.abs(curve.prices[near] - price) ? i : near),
       0,
     );
     return values?.[k];
@@ -323,8 +327,8 @@ function showExpected() {
     name,
     value: at.revenue,
     tone,
-    low: around(at.price, drawn.revenue_low),
-    high: around(at.price, drawn.revenue_high),
+    low: around(at.price, curve.revenue_low),
+    high: around(at.price, curve.revenue_high),
   });
   charts.ranges.show(
     [
@@ -338,46 +342,46 @@ function showExpected() {
 }
 
 function showActual() {
-  const told = seen.earned;
-  const shown = perCustomer(seen.history, "profit", "outcomes");
+  const earned = summary.earned;
+  const points = perCustomer(summary.history, "profit", "outcomes");
   charts.earned.show({
     desc: "Earnings per outcome over time.",
     x: { kind: "time", label: "Time" },
     y: { label: "Earned", zero: true, read: cash },
-    series: [{ name: "Earned per outcome", tone: "best", points: shown }],
-    levels: told?.baseline ? [{ name: "Expected at the baseline", y: told.baseline.mean, tone: "base" }] : [],
+    series: [{ name: "Earned per outcome", tone: "best", points }],
+    levels: earned?.baseline ? [{ name: "Expected at the baseline", y: earned.baseline.mean, tone: "base" }] : [],
     empty: "No outcomes yet.",
   });
-  if (!told) {
+  if (!earned) {
     charts.ranges.show([], cash);
     say($("earned-words"), "What customers bring, next to what they would at one price for all.");
     return say($("earned-verdict"), "");
   }
   say(
     $("earned-words"),
-    `The last ${whole(told.n)} customers with an outcome, experiments included, and what the model expects of the same ones at the baseline, ${cash(seen.baseline)}. Bars hold in roughly 95 of 100 cases.`,
+    `The last ${whole(earned.n)} customers with an outcome, experiments included, and what the model expects of the same ones at the baseline, ${cash(summary.baseline)}. Bars hold in roughly 95 of 100 cases.`,
   );
-  const rows = [{ name: "Earned per customer", value: told.mean, low: told.low, high: told.high, tone: "best" }];
-  if (told.baseline) {
+  const rows = [{ name: "Earned per customer", value: earned.mean, low: earned.low, high: earned.high, tone: "best" }];
+  if (earned.baseline) {
     rows.push({
       name: "At the baseline",
-      value: told.baseline.mean,
-      low: told.baseline.low,
-      high: told.baseline.high,
+      value: earned.baseline.mean,
+      low: earned.baseline.low,
+      high: earned.baseline.high,
       tone: "base",
     });
   }
   charts.ranges.show(rows, cash);
-  say($("earned-verdict"), told.more ? verdict(told.more, "Customers brought", "each", "roughly ") : told.words);
+  say($("earned-verdict"), earned.more ? verdict(earned.more, "Customers brought", "each", "roughly ") : earned.words);
 }
 
-/** What a difference with its interval means. */
+/** A sentence that interprets a difference and its interval. */
 function verdict({ mean, low, high }, who, whom, about = "") {
   const same = cash(Math.abs(mean)) === cash(0);
   const amount = same
     ? `${who} about the same as at the baseline ${whom}`
     : `${who} ${cash(Math.abs(mean))} ${mean >= 0 ? "more" : "less"} than at the baseline ${whom}`;
   if (low === undefined) return `${amount}; how sure that is, is not known yet.`;
-  const range = `(${about}${difference(low, seen.currency)} to ${difference(high, seen.currency)})`;
+  const range = `(${about}${difference(low, summary.currency)} to ${difference(high, summary.currency)})`;
   return low > 0 || high < 0 ? `${amount} ${range}.` : `${amount} ${range}: too close to call yet.`;
 }

@@ -1,6 +1,6 @@
 /**
- * Line charts in SVG: axes with round ticks, bands, marks, a read-out that follows pointer or arrow keys, a table for those
- * who would rather read. Colours and type are in style.css. A chart is made once and told what to show again and again.
+ * Line charts in SVG: axes with round ticks, bands, marks, a read-out that follows the pointer or the arrow keys, and the
+ * numbers as a table. Colours and type are in style.css. A chart is created once; each call of show() redraws it.
  *
  *     const chart = new Chart(parent, { title: "Demand" });
  *     chart.show({ desc, x: { label, kind: "number" | "time", format }, y: { label, format, zero: true },
@@ -26,27 +26,27 @@ function draw(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** About n round numbers that lie in [low, high]: steps of 1, 2 or 5 times a power of ten. */
+/** About n round numbers in [low, high], in steps of 1, 2 or 5 times a power of ten. */
 export function ticks(low, high, n) {
   const rough = (high - low) / Math.max(1, n);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((k) => k * power >= 0.999 * rough) ?? 10);
-  const found = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(k * step + 0); // + 0: no -0
-  return { step, values: found };
+  const values = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) values.push(k * step + 0); // + 0: no -0
+  return { step, values };
 }
 
-/** The same for times in seconds: whole seconds, minutes, hours or days on the clock here. */
+/** About n round times in seconds: whole seconds, minutes, hours or days of local time. */
 export function timeTicks(low, high, n) {
   const rough = (high - low) / Math.max(1, n);
   const step = TIMES.find((t) => t >= rough) ?? Math.ceil(rough / 604800) * 604800;
   const ahead = -60 * new Date(low * 1000).getTimezoneOffset();
-  const found = [];
-  for (let t = Math.ceil((low + ahead) / step) * step - ahead; t <= high; t += step) found.push(t);
-  return { step, values: found };
+  const values = [];
+  for (let t = Math.ceil((low + ahead) / step) * step - ahead; t <= high; t += step) values.push(t);
+  return { step, values };
 }
 
-/** As many digits as tell the ticks apart. */
+/** Tick labels with as many digits as distinguish the ticks. */
 function tickText(step, format) {
   if (format) return (v) => format(v, step);
   const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9)));
@@ -64,7 +64,7 @@ function timeText(step) {
 
 export class Chart {
   #at = null; // the x that is read out, null if none
-  #keys = false; // whether by keys
+  #keys = false; // whether the arrow keys chose it
   #spec = null;
 
   constructor(parent, { title, tall = 220 }) {
@@ -88,7 +88,7 @@ export class Chart {
     new ResizeObserver(() => this.#paint()).observe(this.picture);
   }
 
-  /** Show nothing, until told to show something. */
+  /** Hide the chart until the next show(). */
   hide() {
     this.figure.hidden = true;
   }
@@ -116,7 +116,7 @@ export class Chart {
     return (this.#spec.series ?? []).flatMap((one) => one.points);
   }
 
-  /** What the axes span, with room for marks and a little air above. */
+  /** The ranges of the axes, with room for marks and some space above. */
   #domain() {
     const { x, y, bands = [], marks = [] } = this.#spec;
     const points = this.#points();
@@ -242,7 +242,7 @@ export class Chart {
     return draw("g", {}, draw("clipPath", { id: clip }, frame), inside, outside);
   }
 
-  /** Move the labels of two marks apart where they would run together: the left one ends, the right one begins at its line. */
+  /** Separate the labels of two marks that would overlap: the left one ends, the right one begins at its line. */
   #spread(group) {
     const labels = [...group.querySelectorAll("text")].sort((a, b) => a.getAttribute("x") - b.getAttribute("x"));
     for (let k = 1; k < labels.length; k++) {
@@ -252,7 +252,7 @@ export class Chart {
         const { width } = this.scale;
         const [from, to] = [Number(one.getAttribute("x")), Number(other.getAttribute("x"))];
         const [wide, wider] = [one, other].map((label) => 7 * label.textContent.length);
-        const left = Math.min(Math.max(from - 1, wide), width - wider - 6); // where the left one ends, both inside the picture
+        const left = Math.min(Math.max(from - 1, wide), width - wider - 6); // end of the left label; both stay inside the picture
         const right = Math.max(to + 1, left + 6);
         one.setAttribute("text-anchor", "end");
         one.setAttribute("x", left);
@@ -376,12 +376,12 @@ export class Chart {
     if (this.#keys) this.spoken.textContent = `${this.#readX(x)}: ${rows.map((r) => `${r.name} ${r.text}`).join(", ")}`;
   }
 
-  /** The same numbers as a table, at most 25 rows, made when it is opened. */
+  /** Fill the table, of at most 25 rows, when it is open. */
   #tabulate() {
     if (!this.#spec || !this.table.open) return;
     const xs = this.#xs();
     const every = Math.max(1, Math.ceil(xs.length / 25));
-    const kept = xs.filter((_, k) => k % every === 0 || k === xs.length - 1);
+    const selected = xs.filter((_, k) => k % every === 0 || k === xs.length - 1);
     const names = this.#rows(xs[0] ?? 0).map((row) => row.name);
     const head = el(
       "tr",
@@ -389,7 +389,7 @@ export class Chart {
       el("th", { scope: "col" }, this.#spec.x.label ?? ""),
       ...names.map((n) => el("th", { scope: "col" }, n)),
     );
-    const body = kept.map((x) =>
+    const body = selected.map((x) =>
       el("tr", {}, el("th", { scope: "row" }, this.#readX(x)), ...this.#rows(x).map((row) => el("td", {}, row.text))),
     );
     fill(

@@ -1,26 +1,26 @@
-/** What both pages share: making elements, writing numbers, calling the service. */
+/** Functions that both pages share: they create elements, format numbers and call the service. */
 
 /**
- * An element: el("p", { class: "note" }, "text", child, ...). Attributes that are null or false are left out, functions
- * become listeners. Text never becomes markup.
+ * Create an element: el("p", { class: "note" }, "text", child, ...). Attributes that are null or false are omitted,
+ * functions become listeners. Text never becomes markup.
  */
 export function el(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (typeof value === "function") made.addEventListener(name, value);
-    else made.setAttribute(name, value === true ? "" : String(value));
+    if (typeof value === "function") element.addEventListener(name, value);
+    else element.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
 }
 
-/** Put children in the place of all that is there. */
+/** Replace all children of an element. */
 export function fill(parent, ...children) {
   parent.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
 }
 
-/** Change a text only if it is another one, so that screen readers are not told the same again. */
+/** Set a text only if it changes, so that screen readers do not repeat it. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -30,7 +30,7 @@ const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 /** 12,345 */
 export const whole = (n) => plain.format(n);
 
-/** A number with about three digits that matter. */
+/** A number with about three significant digits. */
 export function short(x) {
   if (x === 0) return "0";
   const size = Math.abs(x);
@@ -42,7 +42,7 @@ export function short(x) {
 export const percent = (share) =>
   `${new Intl.NumberFormat("en", { maximumFractionDigits: share > 0 && share < 0.1 ? 1 : 0 }).format(100 * share)}%`;
 
-/** An amount of money, or a bare number where no currency is stated. */
+/** An amount of money, or a plain number without a currency. */
 export function money(x, currency, digits = 2) {
   const sign = x < 0 ? "\u2212" : "";
   if (/^[A-Z]{3}$/.test(currency)) {
@@ -51,15 +51,15 @@ export function money(x, currency, digits = 2) {
       const both = { ...style, minimumFractionDigits: digits, maximumFractionDigits: digits };
       return sign + new Intl.NumberFormat("en", both).format(Math.abs(x));
     } catch {
-      // not one that the browser knows
+      // the browser does not know this currency
     }
   }
   return `${sign}${Math.abs(x).toFixed(digits)}${currency ? ` ${currency}` : ""}`;
 }
 
-/** The same with a sign in front: what one thing brings more than another. */
+/** A difference of two amounts, with its sign. */
 export const difference = (x, currency, digits = 2) =>
-  (x > 0 ? "+" : "") + money(x, currency, digits).replace(/^([-\u2212])/, "$1\u2060"); // no line ends there
+  (x > 0 ? "+" : "") + money(x, currency, digits).replace(/^([-\u2212])/, "$1\u2060"); // no line break there
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const exactly = new Intl.DateTimeFormat("en-GB", {
@@ -76,7 +76,7 @@ export const time = (seconds) => clock.format(seconds * 1000);
 /** 16 Nov, 14:05:09 */
 export const moment = (seconds) => exactly.format(seconds * 1000);
 
-/** 5 minutes, 3 hours: of a number of seconds. */
+/** A number of seconds as text: 5 minutes, 3 hours. */
 export function duration(seconds) {
   const units = [
     ["day", 86400],
@@ -89,7 +89,7 @@ export function duration(seconds) {
   return `${n} ${name}${n === 1 ? "" : "s"}`;
 }
 
-/** The service said no: its status and its words. */
+/** A refusal by the service, with its status and text. */
 export class Refused extends Error {
   constructor(status, message) {
     super(message);
@@ -97,9 +97,9 @@ export class Refused extends Error {
   }
 }
 
-/** Calls of the service with a key. What is asked for again and again is asked for by its ETag. */
+/** Calls the service with a key. It polls with ETags. */
 export class Api {
-  #known = new Map();
+  #cache = new Map(); // path -> { etag, value }
 
   constructor(key) {
     this.key = key;
@@ -118,32 +118,32 @@ export class Api {
       signal: AbortSignal.timeout(15_000),
     });
     if (answer.status === 304) return { status: 304 };
-    const told = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw new Refused(answer.status, told.error?.message ?? `The service answered ${answer.status}.`);
-    return { status: answer.status, told, etag: answer.headers.get("ETag") };
+    const value = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Refused(answer.status, value.error?.message ?? `The service answered ${answer.status}.`);
+    return { status: answer.status, value, etag: answer.headers.get("ETag") };
   }
 
-  /** The answer, and whether it is another than last time. */
+  /** The answer, and whether it has changed since the last call. */
   async watch(path) {
-    const before = this.#known.get(path);
-    const { status, told, etag } = await this.#call("GET", path, { etag: before?.etag });
+    const before = this.#cache.get(path);
+    const { status, value, etag } = await this.#call("GET", path, { etag: before?.etag });
     if (status === 304) return { value: before.value, fresh: false };
-    if (etag) this.#known.set(path, { etag, value: told });
-    return { value: told, fresh: true };
+    if (etag) this.#cache.set(path, { etag, value });
+    return { value, fresh: true };
   }
 
   async get(path) {
-    return (await this.#call("GET", path)).told;
+    return (await this.#call("GET", path)).value;
   }
 
   async post(path, body) {
-    return (await this.#call("POST", path, { body })).told;
+    return (await this.#call("POST", path, { body })).value;
   }
 }
 
 /**
- * At most one call at a time, and one more after it if there were calls meanwhile: for sliders. Whoever called meanwhile
- * waits for that one.
+ * Run at most one call at a time (for sliders). If there are calls meanwhile, one more runs afterwards; all callers in
+ * between wait for that one.
  */
 export function latest(work) {
   let running = null;

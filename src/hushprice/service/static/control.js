@@ -1,12 +1,12 @@
-/** What an admin does on the dashboard: mode, guardrails, rolling back; and what was done before. */
+/** The admin's controls on the dashboard: mode, guardrails, rollback, and the history of changes. */
 
 import { Refused, el, fill, moment, money, say, whole } from "./common.js";
 
 const $ = (id) => document.getElementById(id);
 const WENT = { live: "went live", shadow: "went into shadow mode", frozen: "was frozen" };
 
-/** What an event did to the product, in words. */
-function told(event, currency) {
+/** The effect of an event on the product, in words. */
+function describe(event, currency) {
   if (event.kind === "mode") return WENT[event.mode] ?? "changed mode";
   if (event.kind === "rollback") return `was rolled back to version ${whole(event.version)}`;
   if (event.kind !== "guardrails") return "was changed";
@@ -19,8 +19,8 @@ function told(event, currency) {
 }
 
 export class Control {
-  #now; // () => { api, product, seen }
-  #look; // look at the product again
+  #now; // () => { api, product, summary }
+  #look; // reads the product again
 
   constructor({ now, look }) {
     [this.#now, this.#look] = [now, look];
@@ -38,7 +38,7 @@ export class Control {
     });
   }
 
-  /** Whether the key may change anything. */
+  /** Enable the controls if the key may change the product. */
   allow(may) {
     for (const part of [$("modes"), ...document.querySelectorAll(".control form fieldset")]) part.disabled = !may;
     const text = may
@@ -47,9 +47,9 @@ export class Control {
     say($("control-note"), text);
   }
 
-  /** Another product is shown. */
+  /** Reset the controls for another product. */
   begin() {
-    const hidden = this.#now().seen.kind === "private";
+    const hidden = this.#now().summary.kind === "private";
     this.#fillRails();
     $("step-field").hidden = hidden;
     say(
@@ -60,16 +60,16 @@ export class Control {
     $("back").elements.exact.value = "";
   }
 
-  /** The product has changed. */
+  /** Update the controls after the product has changed. */
   show() {
-    const { mode } = this.#now().seen;
+    const { mode } = this.#now().summary;
     for (const button of $("modes").querySelectorAll("button")) {
       button.setAttribute("aria-pressed", button.dataset.mode === mode);
     }
   }
 
   #fillRails() {
-    const { guardrails, prices } = this.#now().seen;
+    const { guardrails, prices } = this.#now().summary;
     const fields = $("rails").elements;
     for (const name of ["low", "high", "largest_step"]) fields[name].value = guardrails[name] ?? "";
     [fields.low.placeholder, fields.high.placeholder] = prices.map(String);
@@ -79,8 +79,8 @@ export class Control {
   async showHistory() {
     const { api, product } = this.#now();
     const { events, versions } = await api.get(`/v1/products/${product}/history`);
-    const { seen } = this.#now();
-    if (seen?.product !== product) return;
+    const { summary } = this.#now();
+    if (summary?.product !== product) return;
     const lines = events
       .slice(-30)
       .reverse()
@@ -89,25 +89,25 @@ export class Control {
           "li",
           {},
           el("time", {}, moment(event.at)),
-          el("span", {}, `${product} ${told(event, seen.currency)}`),
+          el("span", {}, `${product} ${describe(event, summary.currency)}`),
           event.by ? el("span", { class: "by" }, `by ${event.by}`) : null,
         ),
       );
     fill($("events"), ...(lines.length ? lines : [el("li", { class: "soft" }, "Nothing so far.")]));
     const [list, before] = [$("versions"), $("versions").value];
-    const known = [...versions].sort((a, b) => b.version - a.version);
-    const every = Math.max(1, Math.ceil(known.length / 40));
-    const shown = known.filter((one, k) => k % every === 0 || one.version === 0);
+    const sorted = [...versions].sort((a, b) => b.version - a.version);
+    const every = Math.max(1, Math.ceil(sorted.length / 40));
+    const listed = sorted.filter((one, k) => k % every === 0 || one.version === 0);
     fill(
       list,
-      ...shown.map((one) => {
+      ...listed.map((one) => {
         const text = one.at
           ? `${moment(one.at)} (version ${whole(one.version)}, ${whole(one.customers)} customers)`
           : "the very beginning";
         return el("option", { value: one.version }, text);
       }),
     );
-    if (shown.some((one) => String(one.version) === before)) list.value = before;
+    if (listed.some((one) => String(one.version) === before)) list.value = before;
   }
 
   #answer(text, fine) {
@@ -115,7 +115,7 @@ export class Control {
     $("control-answer").textContent = text;
   }
 
-  /** Do something as an admin and say how it went. */
+  /** Send a change and show the result. */
   async #change(path, body, done) {
     const { api, product } = this.#now();
     try {
@@ -139,7 +139,7 @@ export class Control {
     if (ladder.some(Number.isNaN)) {
       return this.#answer("The prices must be numbers with commas between them, as in 1.99, 2.49.", false);
     }
-    const step = this.#now().seen.kind === "private" ? null : number("largest_step");
+    const step = this.#now().summary.kind === "private" ? null : number("largest_step");
     return this.#change(
       "guardrails",
       { low: number("low"), high: number("high"), ladder, largest_step: step },

@@ -1,23 +1,23 @@
-/** The dashboard: looks at one product every two seconds and shows what the service says of it. */
+/** The dashboard: it polls one product every two seconds and shows its summary. */
 
 import { begin, middle, show, showCurve, showPace } from "./board.js";
 import { Api, Refused, el, fill, latest, say } from "./common.js";
 import { Control } from "./control.js";
 
-const EVERY = 2_000; // milliseconds between two looks
+const EVERY = 2_000; // milliseconds between two polls
 const KEY = "hushprice-key";
 const $ = (id) => document.getElementById(id);
 
 let api = null;
 let products = [];
-let product = null; // the name of the one that is shown
-let seen = null; // its summary
+let product = null; // name of the current product
+let summary = null; // its summary
 let timer = null;
 let looks = 0;
 const customers = new Map(); // product -> the chosen customer's features
 
 const control = new Control({
-  now: () => ({ api, product, seen }),
+  now: () => ({ api, product, summary }),
   look: () => {
     looks = 0;
     return look();
@@ -26,11 +26,11 @@ const control = new Control({
 
 // -- the key ------------------------------------------------------------------------------------------------------------
 
-/** The key of the address (#key=...), which is then taken out of it, or the one of this tab. */
+/** The key in the address (#key=...), which is then removed from it, or the stored key of this tab. */
 function findKey() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("key");
-  if (given) {
-    sessionStorage.setItem(KEY, given);
+  const fromAddress = new URLSearchParams(location.hash.slice(1)).get("key");
+  if (fromAddress) {
+    sessionStorage.setItem(KEY, fromAddress);
     history.replaceState(null, "", location.pathname + location.search);
   }
   return sessionStorage.getItem(KEY);
@@ -56,7 +56,7 @@ function open(key) {
   look();
 }
 
-// -- looking ------------------------------------------------------------------------------------------------------------
+// -- polling ------------------------------------------------------------------------------------------------------------
 
 function status(kind, text) {
   $("status").className = `pulse ${kind}`;
@@ -68,7 +68,7 @@ function stop() {
   timer = null;
 }
 
-/** One look, and the next in two seconds: less often while the service cannot be reached, not at all in a hidden tab. */
+/** Poll now and again in two seconds; less often while the service cannot be reached, not at all in a hidden tab. */
 async function look() {
   stop();
   if (!api || document.hidden) return;
@@ -107,14 +107,14 @@ async function once() {
   const name = product;
   const { value, fresh } = await api.watch(`/v1/products/${name}/summary`);
   if (name !== product) return;
-  const first = seen?.product !== name;
-  const changed = first || value.version !== seen.version || value.seq !== seen.seq;
+  const first = summary?.product !== name;
+  const changed = first || value.version !== summary.version || value.seq !== summary.seq;
   const byHand =
-    first || value.mode !== seen.mode || JSON.stringify(value.guardrails) !== JSON.stringify(seen.guardrails);
-  seen = value;
+    first || value.mode !== summary.mode || JSON.stringify(value.guardrails) !== JSON.stringify(summary.guardrails);
+  summary = value;
   if (first) {
     if (!customers.has(name)) customers.set(name, middle(value));
-    begin(value, customers.get(name), () => curve().catch(() => {})); // the next look will say what is wrong
+    begin(value, customers.get(name), () => curve().catch(() => {})); // the next poll shows the problem
     control.begin();
   }
   if (fresh || first) {
@@ -128,13 +128,13 @@ async function once() {
 
 const curve = latest(async () => {
   const [name, context] = [product, customers.get(product)];
-  const told = await api.get(`/v1/products/${name}/curve?context=${context.join(",")}`);
-  if (name === product && seen?.product === name) showCurve(told);
+  const values = await api.get(`/v1/products/${name}/curve?context=${context.join(",")}`);
+  if (name === product && summary?.product === name) showCurve(values);
 });
 
 function choose(name) {
   product = name;
-  seen = null;
+  summary = null;
   const address = new URL(location.href);
   address.searchParams.set("product", name);
   history.replaceState(null, "", address.pathname + address.search);
@@ -183,7 +183,7 @@ window.addEventListener("hashchange", () => {
 });
 fetch("/shop/config", { method: "HEAD", cache: "no-store", credentials: "omit" })
   .then((answer) => ($("shop").hidden = !answer.ok))
-  .catch(() => {}); // then without a link
+  .catch(() => {}); // without a link to the shop
 product = new URLSearchParams(location.search).get("product");
 const key = findKey();
 if (key) open(key);

@@ -1,3 +1,3 @@
-/** The address of the device before it became the folder device/, kept for pages that import it from here. */
+/** The former address of device/index.js, for pages that still import it from here. */
 
 export * from "./device/index.js";

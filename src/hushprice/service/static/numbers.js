@@ -1,6 +1,6 @@
-/** What the dashboard works out by itself: differences of cumulative counts, and the best price of an estimate. */
+/** The dashboard's own computations: differences of cumulative counts, and the best price of an estimate. */
 
-/** Pairs of points of the history that lie about a sixtieth of it apart, so that shares and means are not all noise. */
+/** Pairs of points of the history that are far enough apart for shares and means not to be mostly noise. */
 export function stretches(past) {
   const n = past.customers.length;
   const wide = Math.max(1, Math.round(n / 24));
@@ -25,8 +25,8 @@ function mean(family, eta) {
 }
 
 /**
- * The allowed price that earns most from a customer, under an estimate of the history. For a picture: from a grid, then
- * finer around the best of it. Prices that are quoted come from the service or from a device.
+ * The allowed price with the highest expected profit from a customer, under an estimate of the history. It is for charts
+ * only: a grid search, then a finer one around the best point. Quoted prices come from the service or from a device.
  */
 export function bestPrice({ family, cost, allowed, ladder }, theta, context) {
   const d = context.length;

@@ -1,8 +1,8 @@
-/** Values with their intervals as bars, one under the other, on one scale. */
+/** Values with their intervals as horizontal bars on one scale. */
 
 import { el, fill } from "./common.js";
 
-/** show([{ name, value, low, high, tone }], written): `written` makes text of a number. */
+/** show([{ name, value, low, high, tone }], format): `format` converts a number to text. */
 export class Ranges {
   constructor(parent, { title }) {
     this.title = title;
@@ -10,7 +10,7 @@ export class Ranges {
     parent.append(this.box);
   }
 
-  show(rows, written) {
+  show(rows, format) {
     const ends = rows.flatMap((row) => [row.low ?? row.value, row.high ?? row.value, row.value]);
     const low = Math.min(0, ...ends);
     const high = Math.max(...ends) + 0.04 * (Math.max(...ends) - low || 1);
@@ -23,15 +23,14 @@ export class Ranges {
         range.style.left = `${place(row.low ?? row.value)}%`;
         range.style.width = `${Math.max(0, place(row.high ?? row.value) - place(row.low ?? row.value))}%`;
         dot.style.left = `${place(row.value)}%`;
-        const told = row.low === undefined ? written(row.value) : `${written(row.value)}`;
-        const wide = row.low === undefined ? "" : `${written(row.low)} to ${written(row.high)}`;
+        const interval = row.low === undefined ? "" : `${format(row.low)} to ${format(row.high)}`;
         return el(
           "div",
           { class: `row tone-${row.tone}`, role: "listitem" },
           el("span", { class: "name" }, row.name),
-          el("span", { class: "value" }, told),
+          el("span", { class: "value" }, format(row.value)),
           el("span", { class: "rail", "aria-hidden": "true" }, range, dot),
-          el("span", { class: "wide" }, wide),
+          el("span", { class: "wide" }, interval),
         );
       }),
     );

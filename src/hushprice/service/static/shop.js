@@ -1,14 +1,14 @@
-/** The demo shop: a visitor's device in this page, and all that it sends shown next to what it keeps. */
+/** The demo shop: this page is the visitor's device, and shows everything that it sends next to what stays here. */
 
 import { Device, Ledger, PrivacyPromise, SystemWords, readParams } from "./device/index.js";
 import { Refused, el, fill, latest, money, say, short, whole } from "./common.js";
 
 const $ = (id) => document.getElementById(id);
-const REPORTS = 60; // the budget: so many reports fit into it
-const EVERY = 5_000; // milliseconds between two looks at the public parameters while the page is open
-const SHOWN = 40; // requests and deals in the lists
+const REPORTS = 60; // number of reports that the budget allows
+const EVERY = 5_000; // milliseconds between two updates of the public parameters while the page is open
+const LONGEST_LIST = 40; // of requests and of deals
 
-/** The operating system's dice, but one throw for the price of a visit: dragging a slider does not throw again. */
+/** The operating system's randomness, with one draw per visit for the price: dragging a slider does not draw again. */
 class VisitWords extends SystemWords {
   #price = null;
 
@@ -30,11 +30,11 @@ let promise = null;
 let words = null;
 let params = null;
 let offer = null;
-let features = []; // with the value chosen for each
+let features = []; // with their chosen values
 let wire = [];
 let done = [];
 let timer = null;
-let busy = false; // while a sale is under way
+let busy = false; // during a sale
 
 // -- opening ------------------------------------------------------------------------------------------------------------
 
@@ -43,8 +43,8 @@ async function open() {
   if (!answer.ok) throw new Refused(answer.status, "The shop is closed: start the service with --shop.");
   config = await answer.json();
   if (!config.products.length) throw new Refused(404, "There is no private product to sell here.");
-  const asked = new URLSearchParams(location.search).get("product");
-  await choose(config.products.includes(asked) ? asked : config.products[0]);
+  const requested = new URLSearchParams(location.search).get("product");
+  await choose(config.products.includes(requested) ? requested : config.products[0]);
   await noteOthers();
 }
 
@@ -97,11 +97,11 @@ async function choose(name) {
   keepFresh();
 }
 
-/** What this device agrees to at most: fixed when the visitor first comes in, and kept for the visit. */
+/** The promise of this device, which is fixed when the visit begins and stored until it ends. */
 async function promised() {
   const name = `hushprice-shop-promise:${product}`;
-  const kept = sessionStorage.getItem(name);
-  if (kept) return new PrivacyPromise(JSON.parse(kept));
+  const stored = sessionStorage.getItem(name);
+  if (stored) return new PrivacyPromise(JSON.parse(stored));
   const path = `/v1/products/${product}/params`;
   sent(new Uint8Array(), { method: "GET", url: location.origin + path, headers: { Accept: "application/json" } });
   const answer = await fetch(path, {
@@ -115,7 +115,7 @@ async function promised() {
   return made;
 }
 
-/** Plain products are sold elsewhere: to quote them a price, the server must be told who asks. */
+/** Mention the plain products, which this page does not sell: their prices require sending the features. */
 async function noteOthers() {
   const answer = await fetch("/v1/products", {
     headers: { Authorization: `Bearer ${config.key}` },
@@ -131,7 +131,7 @@ async function noteOthers() {
   );
 }
 
-/** The public parameters change while others buy: look again now and then, and when the tab is looked at again. */
+/** Update the public parameters, which change while others buy, at intervals and when the tab becomes visible. */
 function keepFresh() {
   clearTimeout(timer);
   if (document.hidden) return;
@@ -144,9 +144,9 @@ const context = () => features.map((f) => f.chosen);
 
 const price = latest(async () => {
   const made = await device.offer(context());
-  if (busy) return; // a sale at the price before is under way; the next price follows it
+  if (busy) return; // during a sale at the last price; the next price follows it
   [offer, params] = [made, await device.params()];
-  found();
+  connected();
   const { currency, phase, mode, learn } = params.document;
   say($("ware"), product);
   $("picture").src = /coffee|espresso|latte/.test(product) ? "/pages/cup.svg" : "/pages/icon.svg";
@@ -174,7 +174,7 @@ async function decide(y) {
       at: mine.price,
       features: features.filter((f) => f.value === undefined).map((f) => `${f.name} ${short(f.chosen)}`),
     });
-    done.length = Math.min(done.length, SHOWN);
+    done.length = Math.min(done.length, LONGEST_LIST);
     const said =
       receipt.report === null
         ? params.document.learn
@@ -277,16 +277,16 @@ async function showBudget() {
 
 const MASKED = "\u2022\u2022\u2022\u2022";
 
-/** A request is about to leave: keep what it holds, to show it. */
+/** Record a request before it leaves, in order to show it. */
 function sent(bytes, { method, url, headers }) {
   const text = new TextDecoder().decode(bytes);
-  const shown = { ...headers, Authorization: `Bearer ${config.key.split("_").slice(0, 2).join("_")}_${MASKED}` };
-  const request = { method, url, headers: shown, text, size: bytes.length, at: Date.now(), times: 1 };
+  const masked = { ...headers, Authorization: `Bearer ${config.key.split("_").slice(0, 2).join("_")}_${MASKED}` };
+  const request = { method, url, headers: masked, text, size: bytes.length, at: Date.now(), times: 1 };
   const before = wire[0];
   if (before && method === "GET" && before.method === "GET" && before.url === url) {
     wire[0] = { ...request, times: before.times + 1 };
   } else wire.unshift(request);
-  wire.length = Math.min(wire.length, SHOWN);
+  wire.length = Math.min(wire.length, LONGEST_LIST);
   fill($("wire"), ...wire.map(line));
 }
 
@@ -310,7 +310,7 @@ function line({ method, url, headers, text, size, at, times }) {
 
 // -- trouble ------------------------------------------------------------------------------------------------------------
 
-function found() {
+function connected() {
   $("lost").hidden = true;
   $("status").className = "pulse live";
   say($("status"), "Open");
@@ -320,17 +320,17 @@ function lost(problem) {
   $("status").className = "pulse lost";
   say($("status"), "Not connected");
   const broken = problem.name === "BrokenPromise";
-  const told = broken
+  const text = broken
     ? `Your device refuses: ${problem.message}`
     : problem instanceof Refused
       ? problem.message
       : "Connection lost, trying again.";
-  say($("lost"), told);
+  say($("lost"), text);
   $("lost").hidden = false;
   if (!broken && !(problem instanceof Refused) && problem.name !== "Unavailable") console.error(problem);
 }
 
-/** Show what the device does with a server that asks for more: the same document, asking for twice the epsilon. */
+/** Show how the device refuses a server that asks for more: the same document with twice the epsilon. */
 async function greedy() {
   const { document: published } = await device.params();
   const more = structuredClone(published);
@@ -343,7 +343,7 @@ async function greedy() {
   }
 }
 
-/** Another customer on the same screen: a new budget, a new promise. */
+/** Start over as another customer, with a new budget and a new promise. */
 async function another() {
   for (const name of Object.keys(sessionStorage)) {
     if (/^hushprice[:-]/.test(name) && name !== "hushprice-key") sessionStorage.removeItem(name);

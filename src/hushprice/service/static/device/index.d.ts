@@ -5,15 +5,15 @@ export declare const VERSION: string;
 
 // -- refusals ---------------------------------------------------------------------------------------------------------
 
-/** Base of every refusal. Texts name no value of a customer. */
+/** Base class of all errors. Their texts repeat no value of a customer. */
 export declare class HushpriceError extends Error {}
-/** An argument is out of its domain; nothing was changed. */
+/** An argument is out of its domain. Nothing was changed. */
 export declare class InvalidInput extends HushpriceError {}
-/** The server published what this device does not agree to: no price and no report is made from it. */
+/** The server published something that this device does not agree to. No price and no report is made from it. */
 export declare class BrokenPromise extends HushpriceError {}
-/** One more report would exceed the customer's budget; none was made. */
+/** One more report would exceed the customer's budget. No report was made. */
 export declare class BudgetSpent extends HushpriceError {}
-/** The ledger cannot be read or kept, so that no report may be made. */
+/** The ledger cannot be read or written, so no report may be made. */
 export declare class LedgerError extends HushpriceError {}
 /** The service cannot be reached, or did not answer as agreed. Trying again later may help. */
 export declare class Unavailable extends HushpriceError {}
@@ -22,30 +22,30 @@ export declare class Unavailable extends HushpriceError {}
 
 export type MechanismName = "l2-ball" | "privunit" | "gaussian";
 export type Family = "linear" | "logistic" | "poisson";
-/** A feature's name, or the name and the value of a constant one. */
+/** The name of a feature, or the name and value of a constant. */
 export type PinnedFeature = string | readonly [string, number];
 
-/** What this device agrees to at most, in one report, whatever the server asks for. */
+/** Limits that the author of the shop's app fixes on the device and shows to the customer. */
 export declare class PrivacyPromise {
   constructor(options: {
     /** No report may be more than e^epsilon times as likely from one customer as from another. */
     epsilon: number;
-    /** But for this chance (Gaussian noise only); 0 unless given. */
+    /** Probability with which that may fail (Gaussian noise only). Default: 0. */
     delta?: number;
-    /** Bound on the length of the score that a report is about. */
+    /** Largest bound on the length of a score. */
     clip: number;
-    /** Those that may be used; all unless given. */
+    /** Names of the mechanisms that may be used. Default: all. */
     mechanisms?: readonly MechanismName[];
-    /** A range that no price may leave. */
+    /** Range that no price may leave. Default: any price. */
     prices?: readonly [number, number] | null;
-    /** Of demand, which says what outcomes there are; "logistic" (0 or 1) unless given. */
+    /** Family of demand, and so the possible outcomes. Default: "logistic" (0 or 1). */
     family?: Family;
-    /** All segments that a customer may be of; none unless given. */
+    /** The segments of customers. Default: none. */
     segments?: readonly string[];
-    /** In the order of the context; unless given, any, and then those of the first parameters that are read. */
+    /** The entries of the context in order. Default: those of the first parameters that are read. */
     features?: readonly PinnedFeature[] | null;
   });
-  /** Exactly what a params document asks for: to be made once and kept, as JSON if need be. */
+  /** The promise that allows exactly what a params document asks for. Review it once and store it, for example as JSON. */
   static of(document: unknown): PrivacyPromise;
   readonly epsilon: number;
   readonly delta: number;
@@ -59,7 +59,7 @@ export declare class PrivacyPromise {
 
 // -- parameters -------------------------------------------------------------------------------------------------------
 
-/** How reports are made. The coin was worked out on this device. */
+/** How reports are made. The coin is computed on this device. */
 export interface Mechanism {
   readonly name: MechanismName;
   readonly epsilon: number;
@@ -72,13 +72,13 @@ export interface Mechanism {
   readonly sd: number;
 }
 
-/** A number of the context by name: a constant, or one between low and high (for show, not a limit). */
+/** A named entry of the context: a constant, or a number usually between low and high (for display, not a limit). */
 export type Feature = { readonly name: string } & (
   | { readonly value: number; readonly low?: undefined; readonly high?: undefined }
   | { readonly value?: undefined; readonly low: number; readonly high: number }
 );
 
-/** Published parameters that were checked against a promise; made by readParams. */
+/** Published parameters, checked against a promise; made by readParams. */
 export declare class Params {
   private constructor();
   readonly product: string;
@@ -88,7 +88,7 @@ export declare class Params {
   readonly dim: number;
   readonly prices: readonly [number, number];
   readonly ladder: readonly number[];
-  /** The range of prices in force of each segment; of everyone under null where there are no segments. */
+  /** The current range of prices per segment; without segments, one range under null. */
   readonly terms: ReadonlyMap<string | null, readonly [number, number]>;
   readonly cost: number;
   readonly phase: "explore" | "exploit" | "fixed";
@@ -99,34 +99,34 @@ export declare class Params {
   readonly factor: number;
   readonly mechanism: Mechanism;
   readonly features: readonly Feature[];
-  /** A copy of the document as it was published. */
+  /** A copy of the published document. */
   readonly document: Readonly<Record<string, unknown>>;
 }
 
-/** Numbers in the order of the features, or by the names of those that are no constants. */
+/** All numbers in the order of the features, or exactly the features that are not constants by name. */
 export type Context = ArrayLike<number> | Readonly<Record<string, number>>;
-/** All that is said about a sale. */
+/** A randomised report: all that leaves the device about a sale. */
 export type Report = { seed: string; index: number } | { grid: number[] };
 
-/** Parameters from a published document; BrokenPromise for what is more than the promise, damaged or unknown. */
+/** Read a params document. Throws BrokenPromise if it asks for more than the promise, is damaged or is unknown. */
 export declare function readParams(document: unknown, promise: PrivacyPromise): Params;
 
 export interface Terms {
-  /** The customer's segment, where the product has segments. */
+  /** The customer's segment, if the product has segments. */
   segment?: string | null;
-  /** The cost of a unit for this customer, if it is not the product's. */
+  /** Unit cost of this sale. Default: the product's. */
   cost?: number | null;
-  /** The shop's own price: mode shadow only, and within the range that a price for this customer could have. */
+  /** The shop's own price, in mode shadow only, within the range of prices for this customer. */
   price?: number | null;
 }
 
-/** The price for a context. `uniform`, a random number in [0, 1), decides a price experiment. */
+/** The price for a context. `uniform`, a random number in [0, 1), determines the price of an experiment. */
 export declare function quote(params: Params, z: Context, terms?: Terms & { uniform?: number }): number;
 
-/** How many random words of 64 bits a report takes. */
+/** Number of random 64-bit words per report. */
 export declare function wordsNeeded(params: Params): number;
 
-/** The randomised report of a sale. The words must be random, and used once. */
+/** The randomised report of a sale. The words must be random and used only once. */
 export declare function report(
   params: Params,
   z: Context,
@@ -139,12 +139,12 @@ export declare function report(
 
 export type Purpose = "price" | "report" | "id";
 
-/** The operating system's random words. */
+/** Random words from the operating system. */
 export declare class SystemWords {
   draw(n: number, purpose?: Purpose): bigint[];
 }
 
-/** Words that anyone who knows the seed can recompute, and with them the customer's data. For tests alone. */
+/** Words from a seed, for tests only: anyone who knows the seed can recompute them and with them the customer's data. */
 export declare class UnsafeWords {
   constructor(seed?: bigint | number, streams?: Partial<Record<Purpose, Iterable<bigint | number>>>);
   draw(n: number, purpose: Purpose): bigint[];
@@ -152,96 +152,97 @@ export declare class UnsafeWords {
 
 // -- the ledger -------------------------------------------------------------------------------------------------------
 
-/** What localStorage offers; promises are fine too. */
+/** The interface of localStorage; its methods may also return promises. */
 export interface KeyValueStorage {
   getItem(key: string): string | null | Promise<string | null>;
   setItem(key: string, text: string): void | Promise<void>;
   removeItem(key: string): void | Promise<void>;
 }
 
-/** Storage that lives as long as this object. */
+/** Storage for the lifetime of this object. */
 export declare class MemoryStorage implements KeyValueStorage {
   getItem(key: string): string | null;
   setItem(key: string, text: string): void;
   removeItem(key: string): void;
 }
 
-/** A budget (epsilon, delta) for all the reports of one customer, which is never exceeded. */
+/** A privacy budget (epsilon, delta) for all reports of one customer, which is never exceeded. */
 export declare class Ledger {
   constructor(options: {
     epsilon: number;
     delta?: number;
-    /** localStorage in browsers (where there are locks: on https pages), memory elsewhere. */
+    /** Default: localStorage in browsers (it needs locks, which https pages have), memory elsewhere. */
     storage?: KeyValueStorage;
-    /** Of the customer, where several share a storage. */
+    /** Name of the customer, if several customers share a storage. */
     name?: string;
   });
-  /** Charge one report, or refuse with BudgetSpent and charge nothing. */
+  /** Charge one report. Throws BudgetSpent and charges nothing if the report exceeds the budget. */
   spend(mechanism: Mechanism): Promise<void>;
-  /** Whether one more report fits. */
+  /** Whether the budget allows one more report. */
   allows(mechanism: Mechanism): Promise<boolean>;
-  /** The cap, the reports so far, and the epsilon they spent together at the cap's delta. */
+  /** The cap, the number of reports so far, and the epsilon of all of them together at the cap's delta. */
   state(): Promise<{ cap: { epsilon: number; delta: number }; reports: number; spent: number }>;
 }
 
 // -- the device -------------------------------------------------------------------------------------------------------
 
-/** A price for a customer, of whom it shows nothing. */
+/** A price for a customer. It contains no data of the customer. */
 export declare class Offer {
   private constructor();
   readonly price: number;
   readonly version: number;
-  /** Whether the price was drawn to learn from. */
+  /** Whether the price was drawn at random in order to learn. */
   readonly experiment: boolean;
 }
 
-/** What leaves a device of one sale. */
+/** What leaves the device about one sale. */
 export interface Item {
   readonly id: string;
   readonly version: number;
-  /** null where no report is asked for or the budget is spent; while experiments are asked for it tells the latter. */
+  /** null if no report is asked for or the budget is spent; during experiments a null reveals the latter. */
   readonly report: Report | null;
 }
 
 export interface DeviceOptions {
-  /** Of the service, as in "https://prices.example". */
+  /** Address of the service, as in "https://prices.example". */
   url: string;
   /** An API key of role device. */
   key: string;
   product: string;
   promise: PrivacyPromise;
-  /** null leaves uncounted what many reports give away. */
+  /** The budget of all reports together; null leaves them uncounted. */
   ledger: Ledger | null;
-  /** For reports not yet sent: localStorage in browsers (where there are locks), memory elsewhere. */
+  /** Where reports wait to be sent. Default: localStorage in browsers (it needs locks), memory elsewhere. */
   storage?: KeyValueStorage;
   fetch?: typeof globalThis.fetch;
-  /** The operating system's unless given. */
+  /** Source of randomness. Default: the operating system. */
   words?: SystemWords | UnsafeWords;
-  /** Seconds, for the age of parameters. */
+  /** Clock in seconds, for the age of parameters. */
   now?: () => number;
-  /** Told of every request before it is made, with the very bytes of its body (none for GET). */
+  /** Called before every request, with the bytes of its body (none for GET). */
   onSend?: (bytes: Uint8Array, about: { method: string; url: string; headers: Record<string, string> }) => void;
-  /** Told of reports that the service will never take. */
+  /** Called for every report that the service will never accept. */
   onRefused?: (item: Item, status: number) => void;
 }
 
-/** A device: prices for its customer, and reports. */
+/** A device: it prices for its customer, and reports. */
 export declare class Device {
   constructor(options: DeviceOptions);
   readonly ledger: Ledger | null;
-  /** Reports found damaged in the storage since this object was made; laid aside there, and not sent. */
+  /** Number of damaged reports in the storage since this object was made. They are set aside there, and not sent. */
   readonly damaged: number;
   /**
-   * The parameters in force, checked against the promise. Ones of an earlier version, or others of the same version,
-   * are taken if they stay: a service that was restored from a backup. What a product never changes may not change.
+   * The current parameters, checked against the promise. Parameters of an earlier version, or other parameters of the
+   * same version, are accepted if the service repeats them, as after a restore from a backup. Throws if a field that a
+   * product never changes has changed.
    */
   params(): Promise<Params>;
-  /** The price for a context, which never leaves this device. */
+  /** A price for a context, which never leaves the device. */
   offer(z: Context, terms?: Terms): Promise<Offer>;
-  /** What came of an offer. Makes its one report and sends it, now or later; the same again resolves to the same. */
+  /** Report the outcome of an offer, once: another call with the same outcome resolves to the same result. */
   sold(offer: Offer, y: number | boolean): Promise<Item & { readonly sent: boolean }>;
-  /** Send what waits, now. */
+  /** Send the waiting reports now. */
   flush(): Promise<{ sent: number; waiting: number }>;
-  /** Stop trying in the background. Reports that wait stay in the storage. */
+  /** Stop sending in the background. Waiting reports stay in the storage. */
   close(): void;
 }
