@@ -68,7 +68,9 @@ _KINDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 
 def _told(name: str, thing: Any) -> str:
-    """The docstring of a policy or market, without its example."""
-    text = (inspect.getdoc(thing) or "").partition(">>>")[0].replace("``", "").rstrip()
-    text = re.sub(r"(?<!\n)\n(?!\n)", " ", text)  # lines are broken by the screen
+    """The docstring of a policy or market, without its examples. Prose is wrapped by the screen, sections are not."""
+    text = re.split(r"\n\n(?:Examples\n-|>>>)", inspect.getdoc(thing) or "")[0].replace("``", "")
+    section = re.compile(r"^-+$", re.MULTILINE)
+    parts = [part if section.search(part) else " ".join(part.splitlines()) for part in text.split("\n\n")]
+    text = "\n\n".join(parts)
     return f"[bold]{name}[/bold]: {escape(text)}\n"
