@@ -1,4 +1,4 @@
-"""Markets: the worlds policies sell in."""
+"""Markets: simulated worlds for policies to sell in."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ REGISTRY: dict[str, Callable[..., Market]] = {
 
 
 def get(name: str) -> Callable[..., Market]:
-    """The maker of the market of that name.
+    """The function that makes the market of that name.
 
+    Examples
+    --------
     >>> get("s1")(dim=2).name
     's1'
     """
@@ -39,8 +41,22 @@ def get(name: str) -> Callable[..., Market]:
 
 
 def build(name: str, /, **options: Any) -> Market:
-    """A market by name. Of the options given, ``horizon`` is left out where it is not taken.
+    """A market by name.
 
+    Parameters
+    ----------
+    name : str
+        A name in the registry.
+    **options
+        The options of the market. ``horizon`` is ignored by markets without it.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is unknown, missing or out of range.
+
+    Examples
+    --------
     >>> build("s1", dim=2, horizon=100).dim
     2
     """
@@ -56,8 +72,10 @@ def build(name: str, /, **options: Any) -> Market:
 
 
 def options_of(maker: Callable[..., Market]) -> list[str]:
-    """The options a market takes: those of its maker, and of any market if it passes them on.
+    """The options of a market: those of its function, and if that takes ``**options`` those of any market.
 
+    Examples
+    --------
     >>> options_of(s1)
     ['dim', 'family', 'prices', 'cost', 'public']
     """

@@ -1,4 +1,4 @@
-"""Markets that make learning hard: contexts an adversary may choose, and the instance behind the lower bound."""
+"""Markets that make learning hard: adversarial contexts, and the instance of the lower bound."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hushprice.theory import separation
 
 
 class _HalfFixed:
-    """Half of z is Uniform(0, 3)/sqrt(d), the other half 1.5/sqrt(d); with ``switches`` they swap at half time.
+    """Half of z is Uniform(0, 3)/sqrt(d), the other half 1.5/sqrt(d); with ``switches`` they swap after T/2 rounds.
 
-    So at any time the contexts vary in d/2 directions only.
+    At any time the contexts vary in d/2 directions only.
     """
 
     trusted = True
@@ -40,8 +40,19 @@ class _HalfFixed:
 def a1(*, dim: int, family: Family | str = "logistic", horizon: int | None = None, **options: Any) -> Market:
     """A1: S1's demand; half of z is Uniform(0, 3)/sqrt(d), half fixed at 1.5/sqrt(d), swapped after T/2 rounds.
 
-    T is the horizon of the run, unless given here.
+    Parameters
+    ----------
+    dim : int
+        Length d of a context, even.
+    family : Family or str
+        The demand family.
+    horizon : int, optional
+        T. Default: the horizon of the run.
+    **options
+        Those of :class:`Market`.
 
+    Examples
+    --------
     >>> z = a1(dim=2).draw(np.random.default_rng(0), 4)
     >>> (z == 1.5 / np.sqrt(2)).astype(int).tolist()
     [[0, 1], [0, 1], [1, 0], [1, 0]]
@@ -50,7 +61,7 @@ def a1(*, dim: int, family: Family | str = "logistic", horizon: int | None = Non
 
 
 def a2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
-    """A2: S1's demand; half of z is Uniform(0, 3)/sqrt(d), half fixed at 1.5/sqrt(d), always."""
+    """A2: S1's demand; half of z is Uniform(0, 3)/sqrt(d), half fixed at 1.5/sqrt(d), always. Options as for A1."""
     return _adversarial("a2", dim, family, None, options)
 
 
@@ -76,11 +87,24 @@ def lower_bound(
 ) -> Market:
     """The lower-bound instance: z a uniform unit vector, y ~ N(2 - p + Delta v_i (1 - p), 1), prices [1/3, 3/2].
 
-    Make it with the horizon of the run. ``v`` is one of the 2^d patterns: 0s and 1s, or a number from 0 to 2^d - 1
-    whose bits they are; 0, 1, 0, 1, ... unless given. Delta follows from d and the horizon T
-    (:func:`hushprice.theory.separation`) unless given: then the patterns are just too close for T rounds to tell them
-    apart cheaply.
+    Parameters
+    ----------
+    dim : int
+        Length d of a context.
+    horizon : int
+        The horizon T of the run.
+    v : int or array_like of shape (d,), optional
+        One of the 2^d patterns: d numbers, each 0 or 1, or the integer with these bits. Default: 0, 1, 0, 1, ...
+    delta : float, optional
+        Delta. By default it follows from d and T (:func:`hushprice.theory.separation`), so that T rounds do not suffice
+        to distinguish the patterns at low cost.
+    family : Family or str
+        Linear demand.
+    **options
+        Those of :class:`Market`.
 
+    Examples
+    --------
     >>> market = lower_bound(dim=2, horizon=1_000_000, v=[0, 1])
     >>> market.optimal_price(np.eye(2)).round(4)
     array([1.    , 0.9894])
@@ -99,7 +123,7 @@ def lower_bound(
 
 
 def _pattern(v: Any, d: int) -> Array:
-    """The 0s and 1s of a pattern."""
+    """A pattern as an array of 0s and 1s."""
     if v is None:
         return np.arange(d, dtype=np.float64) % 2.0
     if isinstance(v, (int, np.integer)) and not isinstance(v, bool):

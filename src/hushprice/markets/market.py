@@ -1,7 +1,4 @@
-"""A GLM market: who arrives, and what they buy.
-
-Customers have context z from a given distribution and demand of mean psi'(z.alpha - (z.beta) p).
-"""
+"""A GLM market: contexts of customers from some distribution, and demand with mean psi'(z.alpha - (z.beta) p)."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from hushprice.kernels.state import SimulatedDemand
 
 
 def block_size(dim: int) -> int:
-    """Customers drawn at once: few enough to stay in the cache. Part of the definition of a run."""
+    """Customers per block: few enough to stay in the cache. The value is part of the definition of a run."""
     return max(2048, min(8192, 131_072 // dim))
 
 
@@ -41,7 +38,17 @@ class ContextSequence(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """Customers as they come: contexts, and where these are known the unit cost, segment and today's price of each."""
+    """Arriving customers.
+
+    Parameters
+    ----------
+    z : ndarray of shape (n, d)
+        Contexts.
+    cost, today : ndarray of shape (n,), optional
+        Unit cost and today's price per customer, if known.
+    segment : ndarray of shape (n,), optional
+        Number of each customer's segment, if there are segments.
+    """
 
     z: Array
     cost: Array | None = None
@@ -50,7 +57,19 @@ class Arrivals:
 
 
 class Block:
-    """Consecutive customers with everything random about them already drawn."""
+    """Consecutive customers, with all their random numbers drawn in advance.
+
+    Parameters
+    ----------
+    market : Market
+        Their market.
+    who : Arrivals or ndarray of shape (n, d)
+        The customers, or their contexts.
+    uniforms : ndarray of shape (n,)
+        The uniform that each outcome is drawn from.
+    public : ndarray of shape (n,), optional
+        Who agreed to send raw records. Default: nobody.
+    """
 
     def __init__(
         self, market: Market, who: Arrivals | Array, uniforms: Array, public: npt.NDArray[np.bool_] | None = None
@@ -68,7 +87,7 @@ class Block:
         self.y, self.regret = np.empty(n), np.empty(n)
 
     def buy(self, rows: slice, prices: Array) -> Array:
-        """What these customers buy at these prices; keeps the regret of each sale."""
+        """Outcomes of the customers in ``rows`` at these prices; ``regret`` holds the regret of each sale."""
         market, y, regret = self.market, self.y[rows], self.regret[rows]
         if self.terms is None:
             kernel.sell(self.demand(rows), market.cost, *market.prices, prices, y, regret)
@@ -77,13 +96,14 @@ class Block:
         return y
 
     def demand(self, rows: slice) -> SimulatedDemand:
-        """What the customers in ``rows`` would buy, for compiled loops."""
+        """Demand of the customers in ``rows``, for compiled loops."""
         return SimulatedDemand(self.family.code, self.family.scale, self.a[rows], self.b[rows], self.uniforms[rows])
 
     def lost(self, prices: Array) -> Array:
-        """What each price loses against the best allowed one: less than nothing if it is not allowed but better.
+        """Expected loss per price against the best allowed price; negative for a better price that is not allowed.
 
-        The same as ``regret`` but for prices that break the rules or leave the range, as today's may.
+        It equals ``regret`` for allowed prices, but also accepts prices that break the rules or leave the range, as
+        today's may.
         """
         code, market = self.family.code, self.market
         terms = self.terms or Terms.of(None, market.prices, len(prices), cost=market.cost)
@@ -93,7 +113,7 @@ class Block:
         return np.asarray(at_best - at_these)
 
     def earned(self, prices: Array) -> float:
-        """What was earned at these prices, net of cost."""
+        """Revenue at these prices, net of cost."""
         cost = self.market.cost if self.cost is None else self.cost
         return float(self.y @ prices - (cost * self.y).sum())
 
@@ -102,15 +122,34 @@ class Block:
 class Market:
     """A market with GLM demand.
 
-    alpha, beta: true parameters; family: demand family; prices: (low, high);
-    contexts: a function ``(rng, n) -> (n, d) array``, or an array or data frame of contexts to draw rows from
-    with replacement, or for contexts that change over the rounds an object with the method of
-    :class:`ContextSequence`; cost: unit cost, where customers do not come with their own; public: the share of
-    customers who agree to send raw records, where a policy leaves them the choice; rules: business rules: regret is
-    counted against the best allowed price, whatever the step to it; segments: names of the segments of its customers,
-    in alphabetical order; covariance: of (alpha, beta): if given, each replication draws its truth from the normal
-    distribution around them; names: of the entries of a context.
+    Parameters
+    ----------
+    alpha, beta : array_like of shape (d,)
+        True parameters.
+    contexts : callable, array_like, data frame or ContextSequence
+        A function ``(rng, n) -> (n, d) array``; or rows to draw from with replacement; or, for contexts that change
+        over the rounds, a :class:`ContextSequence`.
+    prices : (float, float)
+        Lowest and highest price.
+    family : Family or str
+        The demand family.
+    cost : float
+        Unit cost of customers without a cost of their own.
+    public : float
+        Share of customers who agree to send raw records, for policies with ``raw_by_choice``.
+    name : str
+        Name of the market in results.
+    rules : Rules, optional
+        Business rules. Regret is measured against the best allowed price, regardless of the largest step.
+    segments : sequence of str
+        Names of the customers' segments, in alphabetical order.
+    covariance : array_like of shape (2 d, 2 d), optional
+        Covariance of (alpha, beta). With it, each replication draws its truth from the normal distribution around them.
+    names : sequence of str
+        Names of the entries of a context.
 
+    Examples
+    --------
     >>> market = Market(alpha=[1.0, 0.5], beta=[0.5, 0.5], prices=(0, 5), contexts=[[1.0, 0.0], [1.0, 1.0]])
     >>> market.dim
     2
@@ -176,9 +215,17 @@ class Market:
         return np.concatenate([self.alpha, self.beta])
 
     def draw(self, rng: np.random.Generator, n: int, *, start: int = 0, horizon: int | None = None) -> Array:
-        """n contexts: of the rounds from ``start`` on in a run of ``horizon``, where that matters.
+        """Draw n contexts.
 
-        Without a horizon the n customers are the whole run.
+        Parameters
+        ----------
+        rng : Generator
+            Source of the draws.
+        n : int
+            Number of customers.
+        start, horizon : int, optional
+            For contexts that depend on the round: rounds before these customers, and length of the run. Default: these
+            customers are the whole run.
         """
         if hasattr(self.contexts, "rounds"):
             drawn: Array = self.contexts.rounds(rng, n, start=start, horizon=start + n if horizon is None else horizon)
@@ -189,21 +236,21 @@ class Market:
         return array("contexts", drawn, shape=(n, self.dim), limit=LARGEST_VALUE)
 
     def arrivals(self, rng: np.random.Generator, n: int, *, start: int = 0, horizon: int | None = None) -> Arrivals:
-        """n customers: :meth:`draw` with what is known of each."""
+        """n customers: :meth:`draw` with costs, segments and today's prices, if the market has them."""
         if hasattr(self.contexts, "arrivals"):
             who: Arrivals = self.contexts.arrivals(rng, n)
             return who
         return Arrivals(self.draw(rng, n, start=start, horizon=horizon))
 
     def terms(self, who: Arrivals) -> Terms | None:
-        """On what terms these customers can be quoted; None if there are no rules and no costs but the market's."""
+        """The terms of these customers; None without rules if every customer has the market's cost."""
         if self.rules is None and who.cost is None:
             return None
         cost = self.cost if who.cost is None else who.cost
         return Terms.of(self.rules, self.prices, len(who.z), cost=cost, segment=who.segment)
 
     def truth(self, rng: np.random.Generator) -> Market:
-        """The market of one replication: this one, or if it has a covariance one whose truth is drawn."""
+        """The market of one replication: this market, or with a covariance one with truth drawn at random."""
         if self.covariance is None:
             return self
         values, vectors = np.linalg.eigh(self.covariance)
@@ -211,7 +258,7 @@ class Market:
         return replace(self, alpha=drawn[: self.dim], beta=drawn[self.dim :], covariance=None)
 
     def z_max(self) -> float:
-        """A bound on |z|: the one its contexts state as ``norm``, or else the largest of 20 000 customers."""
+        """A bound on |z|: the attribute ``norm`` of the contexts, or else the largest |z| of 20 000 customers."""
         stated = getattr(self.contexts, "norm", None)
         if stated is not None:
             return float(stated)
@@ -227,8 +274,14 @@ class Market:
     ) -> Iterator[Block]:
         """Customers 1..horizon, in blocks of fixed size.
 
-        One generator is for who they are, one for what they do and one for whether they agree to send raw records;
-        without that one nobody does.
+        Parameters
+        ----------
+        contexts, demand : Generator
+            Sources of the contexts and of the outcomes.
+        horizon : int
+            Number of customers.
+        choices : Generator, optional
+            Source of the choices to send raw records. Default: nobody agrees.
         """
         size = block_size(self.dim)
         for start in range(0, horizon, size):
@@ -244,23 +297,24 @@ class Market:
         return prices
 
     def fingerprint(self) -> str:
-        """A hash of everything that makes this market: its demand, its prices and who comes.
+        """A hash of the market's demand, prices and customers.
 
-        Contexts are told by all the rows they are drawn from, or by a thousand draws; those that change over the rounds
-        by what they were made with, and draws from early to late.
+        It includes all rows that contexts are drawn from, or else a thousand draws. For contexts that change over the
+        rounds it includes their plain attributes, and draws from early to late rounds.
         """
-        told = hashlib.sha256(self.family.name.encode())
+        digest = hashlib.sha256(self.family.name.encode())
         numbers = (self.theta, [*self.prices, self.cost, self.public, self.family.scale])
-        for part in (*numbers, *self._contexts_told(), *self._extras_told()):
-            told.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
+        for part in (*numbers, *self._context_samples(), *self._extra_columns()):
+            digest.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
         if self.rules is not None or self.segments:
-            told.update(repr((self.segments, self.rules and sorted(self.rules.config().items()))).encode())
+            digest.update(repr((self.segments, self.rules and sorted(self.rules.config().items()))).encode())
         if hasattr(self.contexts, "rounds"):
-            made_with = {k: v for k, v in vars(self.contexts).items() if isinstance(v, (int, float, str, type(None)))}
-            told.update(repr(sorted(made_with.items())).encode())
-        return told.hexdigest()
+            plain = {k: v for k, v in vars(self.contexts).items() if isinstance(v, (int, float, str, type(None)))}
+            digest.update(repr(sorted(plain.items())).encode())
+        return digest.hexdigest()
 
-    def _contexts_told(self) -> list[Array]:
+    def _context_samples(self) -> list[Array]:
+        """Contexts for the fingerprint."""
         if isinstance(self.contexts, Resample) and type(self.contexts).__call__ is Resample.__call__:
             return [self.contexts.rows]
         if hasattr(self.contexts, "rounds"):
@@ -268,12 +322,21 @@ class Market:
             return [self.draw(np.random.default_rng(0), 100, start=start, horizon=T) for start, T in places]
         return [self.draw(np.random.default_rng(0), 1000)]
 
-    def _extras_told(self) -> list[Array]:
-        known = (self.covariance, *(getattr(self.contexts, name, None) for name in ("costs", "segments", "today")))
-        return [np.concatenate([[k], np.ravel(part)]) for k, part in enumerate(known) if part is not None]
+    def _extra_columns(self) -> list[Array]:
+        """Covariance, costs, segments and today's prices for the fingerprint, each behind its number."""
+        columns = (self.covariance, *(getattr(self.contexts, name, None) for name in ("costs", "segments", "today")))
+        return [np.concatenate([[k], np.ravel(part)]) for k, part in enumerate(columns) if part is not None]
 
     def best_fixed_price(self, *, customers: int = 50_000, seed: int = 0) -> float:
-        """The one price that earns most over customers drawn with this seed."""
+        """The best single price for everyone.
+
+        Parameters
+        ----------
+        customers : int
+            Number of customers to average over.
+        seed : int
+            Seed of their draw.
+        """
         who = self.arrivals(np.random.default_rng(seed), positive_int("customers", customers))
         a, b = np.empty(len(who.z)), np.empty(len(who.z))
         kernel.utility(who.z, self.theta, a, b)
@@ -291,7 +354,7 @@ class Market:
 
 
 def _rows(contexts: Any) -> Any:
-    """The numbers of a data frame, or whatever else was given."""
+    """The numbers of a data frame; other values unchanged."""
     if not hasattr(contexts, "to_numpy"):
         return contexts
     for name, kind in zip(contexts.columns, contexts.dtypes, strict=True):
@@ -301,9 +364,19 @@ def _rows(contexts: Any) -> Any:
 
 
 class Resample:
-    """Customers drawn with replacement from given rows: contexts, with unit costs, segments and today's prices."""
+    """Customers drawn with replacement from rows.
 
-    trusted = True  # the rows were checked once
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Contexts.
+    costs, today : array_like of shape (n,), optional
+        Unit cost and today's price per row.
+    segments : array_like of shape (n,), optional
+        Number of each row's segment.
+    """
+
+    trusted = True  # the constructor checks the rows
 
     def __init__(
         self,
@@ -326,9 +399,9 @@ class Resample:
         return self.rows[rng.integers(len(self.rows), size=n)]
 
     def arrivals(self, rng: np.random.Generator, n: int) -> Arrivals:
-        """The same draws with all that is known of each customer."""
+        """The same draws with costs, segments and today's prices."""
         if self.costs is None and self.segments is None and self.today is None:
             return Arrivals(self(rng, n))
         i = rng.integers(len(self.rows), size=n)
-        known: tuple[Any, ...] = (self.costs, self.segments, self.today)
-        return Arrivals(self.rows[i], *(None if part is None else part[i] for part in known))
+        columns: tuple[Any, ...] = (self.costs, self.segments, self.today)
+        return Arrivals(self.rows[i], *(None if part is None else part[i] for part in columns))

@@ -1,4 +1,4 @@
-"""The paper's synthetic markets S1 and S2, and one of our own in which context matters."""
+"""The paper's synthetic markets S1 and S2, and a market in which context matters more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hushprice.errors import LARGEST_DIM, positive_int
 from hushprice.kernels.glm import affine
 from hushprice.markets.market import Market
 
-PRICES = (0.0, 3.0)
+PAPER_PRICES = (0.0, 3.0)
 
 
 class _Uniform:
@@ -32,7 +32,13 @@ class _Uniform:
 
 
 class UnitVectors:
-    """z uniform over the d unit vectors."""
+    """z uniform over the d unit vectors.
+
+    Parameters
+    ----------
+    dim : int
+        Length d of a context.
+    """
 
     trusted = True
     norm = 1.0
@@ -47,7 +53,7 @@ class UnitVectors:
 
 
 class _Wide(_Uniform):
-    """S1's contexts times a customer's own size, log-uniform on [0.3, 3]."""
+    """S1's contexts times the size of the customer, log-uniform on [0.3, 3]."""
 
     norm = 6.0
 
@@ -59,6 +65,17 @@ class _Wide(_Uniform):
 def s1(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
     """S1: alpha = 1.6/sqrt(d), beta = 1/sqrt(d) in every entry, z_i iid Uniform(1/sqrt d, 2/sqrt d), prices [0, 3].
 
+    Parameters
+    ----------
+    dim : int
+        Length d of a context.
+    family : Family or str
+        The demand family.
+    **options
+        Those of :class:`Market`.
+
+    Examples
+    --------
     >>> s1(dim=4).alpha
     array([0.8, 0.8, 0.8, 0.8])
     """
@@ -68,16 +85,20 @@ def s1(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
 
 
 def s2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
-    """S2: alpha = beta = 1 in every entry, z uniform over the unit vectors, prices [0, 3]; optimal price 1.567."""
+    """S2: alpha = beta = 1 in every entry, z uniform over the unit vectors, prices [0, 3]; optimal price 1.567.
+
+    It takes the options of :func:`s1`.
+    """
     d = positive_int("dim", dim, maximum=LARGEST_DIM)
     return paper_market("s2", np.ones(d), np.ones(d), UnitVectors(d), family, options)
 
 
 def wide(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
-    """Ours: like S1, but customers differ in size, so that optimal prices spread over most of [0, 3].
+    """Wide: like S1, but customers differ in size, so that optimal prices cover most of [0, 3].
 
-    alpha = 0.5/sqrt(d), beta = 1/sqrt(d) in every entry; z = s v with v as in S1 and s log-uniform on [0.3, 3]. In
-    S1 and S2 one price for everyone is nearly optimal; here it loses a good part of the revenue.
+    alpha = 0.5/sqrt(d), beta = 1/sqrt(d) in every entry; z = s v with v as in S1 and s log-uniform on [0.3, 3]. In S1
+    and S2 one price for everyone is nearly optimal; here it loses much of the revenue. It takes the options of
+    :func:`s1`.
     """
     d = positive_int("dim", dim, maximum=LARGEST_DIM)
     ones = np.full(d, 1.0 / math.sqrt(d))
@@ -88,5 +109,5 @@ def paper_market(
     name: str, alpha: Array, beta: Array, contexts: Any, family: Family | str, options: dict[str, Any]
 ) -> Market:
     """A market at the prices of the paper's simulations, unless the options say otherwise."""
-    settings: dict[str, Any] = {"prices": PRICES, **options}
+    settings: dict[str, Any] = {"prices": PAPER_PRICES, **options}
     return Market(name=name, alpha=alpha, beta=beta, contexts=contexts, family=family, **settings)  # type: ignore[arg-type]

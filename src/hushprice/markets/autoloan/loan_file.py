@@ -15,10 +15,10 @@ from hushprice.arrays import Array
 from hushprice.errors import InvalidInput, nearest
 from hushprice.markets.autoloan.standin import COLUMNS, COVARIATES, ROWS, Columns
 
-FEWEST_ROWS = 1_000
-LARGEST_ENTRY = 1e7  # of any value
-ODD_ROWS = 0.01  # the share of rows that may be outside the usual range
-USUAL = {
+FEWEST_LOANS = 1_000
+LARGEST_ENTRY = 1e7  # of any column
+ODD_SHARE = 0.01  # share of rows that may be outside the usual range
+USUAL_RANGES = {
     "Primary_FICO": (300.0, 850.0, "FICO scores run from 300 to 850"),
     "Amount_Approved": (500.0, 500_000.0, "amounts are in dollars, not in thousands"),
     "Term": (6.0, 120.0, "terms are in months, not in years"),
@@ -27,7 +27,18 @@ USUAL = {
 
 
 def read_columns(file: str | Path) -> Columns:
-    """The columns of the real file that matter, as checked numbers; any others are ignored."""
+    """The columns of the real file in :data:`COLUMNS`, as checked numbers.
+
+    Parameters
+    ----------
+    file : path-like
+        A CSV file, or one packed with gzip.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be read, lacks a column or holds impossible values.
+    """
     path = Path(file)
     if not path.is_file():
         what = "is a directory" if path.is_dir() else "does not exist"
@@ -41,7 +52,7 @@ def read_columns(file: str | Path) -> Columns:
 
 
 def _texts(path: Path) -> dict[str, list[str | None]]:
-    """The cells of the columns wanted, as they stand in the file."""
+    """The cells of the columns as text, by column."""
     try:
         content = path.read_bytes()
         if content[:2] == b"\x1f\x8b":
@@ -50,11 +61,11 @@ def _texts(path: Path) -> dict[str, list[str | None]]:
             raise InvalidInput(f"The auto loan file {path} is empty.")
         header = csv.open_csv(pa.BufferReader(content)).schema.names
         _check_header(path, header)
-        wanted = csv.ConvertOptions(
+        options = csv.ConvertOptions(
             include_columns=list(COLUMNS), column_types={name: pa.string() for name in COLUMNS}, null_values=[""],
             strings_can_be_null=True,
         )  # fmt: skip
-        table = csv.read_csv(pa.BufferReader(content), convert_options=wanted)
+        table = csv.read_csv(pa.BufferReader(content), convert_options=options)
     except (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError) as problem:
         reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
         raise InvalidInput(f"{path} cannot be read as a CSV file: {reason.rstrip('.')}. Is it complete?") from None
@@ -100,24 +111,24 @@ def _number(text: str | None) -> float:
 
 
 def _check(path: Path, columns: Columns) -> None:
-    """Refuse columns that cannot be what they are called."""
+    """Raise InvalidInput if the values of a column contradict its name."""
     n = len(columns["apply"])
-    if n < FEWEST_ROWS:
-        raise InvalidInput(f"{path} has {n} rows; the fit needs at least {FEWEST_ROWS}. The real file has {ROWS}.")
+    if n < FEWEST_LOANS:
+        raise InvalidInput(f"{path} has {n} rows; the fit needs at least {FEWEST_LOANS}. The real file has {ROWS}.")
     _refuse("apply", columns["apply"], ~np.isin(columns["apply"], (0.0, 1.0)), "apply is 1 for a loan taken up, or 0")
     for name in (*COVARIATES, "mp"):
         _refuse(name, columns[name], columns[name] < 0.0, "it cannot be negative")
         _refuse(name, columns[name], columns[name] > LARGEST_ENTRY, f"it cannot exceed {LARGEST_ENTRY:g}")
         if columns[name].mean() <= 0.0:
             raise InvalidInput(f"The column {name!r} is 0 in every row.")
-    for name, (low, high, usual) in USUAL.items():
+    for name, (low, high, usual) in USUAL_RANGES.items():
         odd = (columns[name] < low) | (columns[name] > high)
-        if odd.mean() > ODD_ROWS:
+        if odd.mean() > ODD_SHARE:
             _refuse(name, columns[name], odd, usual)
 
 
 def _refuse(name: str, values: Array, bad: npt.NDArray[np.bool_], usual: str) -> None:
-    """Say how many values are bad, and which is the first."""
+    """Raise InvalidInput if any value is bad, with their number and the first of them."""
     rows = np.flatnonzero(bad)
     if rows.size:
         raise InvalidInput(

@@ -1,13 +1,13 @@
 """The auto loan market: customers of an online lender, 2002 to 2004 (the paper's real data study).
 
-The file is that of Columbia's Center for Pricing and Revenue Management, which may not be passed on: give its path, or
-take the synthetic stand-in (``standin.py``), a market whose name says what it is. Rows become a market in these steps:
+The file of Columbia's Center for Pricing and Revenue Management may not be redistributed: pass its path, or use the
+synthetic stand-in (``standin.py``), whose market has "synthetic" in its name. Rows become a market in these steps:
 
     price         p = (mp sum_{i=1}^{Term} 1.0012^-i - Amount_Approved) / 1000, in thousands of dollars
     contexts      z = (Primary_FICO, Competition_rate, Amount_Approved, onemonth, Term), each over its mean; d = 5
     demand        theta = (alpha, beta), the logistic fit of apply on (z, -p z), all rows
-    kept          |z| <= its 99% quantile and z.beta >= its 1% quantile
-    customers     drawn with replacement from the rows kept; prices [0, 10]
+    kept          rows with |z| <= its 99% quantile and z.beta >= its 1% quantile
+    customers     drawn with replacement from the kept rows; prices [0, 10]
 """
 
 from __future__ import annotations
@@ -56,17 +56,32 @@ PUBLISHED = {
     "mean FICO": 731.3,
     "mean monthly payment": 584.87,
 }
-"""What is published of the real file; :meth:`Loans.facts` has the same of any other."""
+"""Published facts about the real file; :meth:`Loans.facts` computes them for any file."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Loans:
-    """Loan applications, and what follows from them.
+    """Loan applications, and quantities derived from them.
 
-    name: "autoloan", or "autoloan-synthetic" for the stand-in; apply: who took the loan up; price: in thousands;
-    z: contexts, one row an application; means: of the covariates; payment: a month; truth: theta if it is not to be
-    fitted.
+    Parameters
+    ----------
+    name : str
+        "autoloan", or "autoloan-synthetic" for the stand-in.
+    apply : ndarray of shape (n,)
+        1 for a loan taken up, else 0.
+    price : ndarray of shape (n,)
+        Price of the loan, in thousands of dollars.
+    z : ndarray of shape (n, 5)
+        Contexts, one row per application.
+    means : ndarray of shape (5,)
+        Means of the covariates.
+    payment : ndarray of shape (n,)
+        Monthly payments in dollars.
+    truth : ndarray of shape (10,), optional
+        theta of the market. Default: the fitted one.
 
+    Examples
+    --------
     >>> table = loans()
     >>> table.name, table.z.shape
     ('autoloan-synthetic', (208085, 5))
@@ -90,12 +105,12 @@ class Loans:
 
     @property
     def theta(self) -> Array:
-        """(alpha, beta) of the market: fitted, and for the stand-in the published one."""
+        """(alpha, beta) of the market: the fitted value, for the stand-in the published one."""
         return self.fitted.theta if self.truth is None else self.truth
 
     @property
     def standard_errors(self) -> Array:
-        """Of the fitted theta."""
+        """Standard errors of the fitted theta."""
         return self.fitted.standard_errors
 
     @cached_property
@@ -121,25 +136,27 @@ class Loans:
 
     @cached_property
     def kept(self) -> npt.NDArray[np.bool_]:
-        """Rows with |z| and z.beta within the limits."""
+        """Which rows have |z| and z.beta within the limits."""
         return (self.norm <= self.norm_limit) & (self.sensitivity >= self.sensitivity_limit)
 
     @cached_property
     def rows(self) -> Array:
-        """The contexts kept."""
+        """The contexts of the kept rows."""
         return np.ascontiguousarray(self.z[self.kept])
 
     @cached_property
     def optimal_prices(self) -> Array:
-        """The best price in [0, 10] for each context kept."""
+        """The best price in [0, 10] for each kept context."""
         d = len(COVARIATES)
         a, b = self.rows @ self.theta[:d], self.rows @ self.theta[d:]
         prices: Array = as_family("logistic").optimal_price(a, b, LOAN_PRICES)
         return prices
 
     def facts(self) -> dict[str, float]:
-        """What :data:`PUBLISHED` says of the real file, and the share of loans taken up.
+        """The facts of :data:`PUBLISHED` for this file, and the share of loans taken up.
 
+        Examples
+        --------
         >>> facts = loans().facts()
         >>> round(facts["norm limit"], 2), round(facts["sensitivity limit"], 2)
         (3.05, 0.13)
@@ -160,8 +177,26 @@ class Loans:
 def autoloan(
     *, file: str | Path | None = None, dim: int = len(COVARIATES), family: Family | str = "logistic", **options: Any
 ) -> Market:
-    """The auto loan market: of the real ``file``, or without one of the synthetic stand-in.
+    """The auto loan market.
 
+    Parameters
+    ----------
+    file : path-like, optional
+        The real file. Default: the synthetic stand-in.
+    dim : int
+        5, the number of covariates.
+    family : Family or str
+        Logistic demand.
+    **options
+        Those of :class:`Market`.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be read or its demand cannot be fitted, or for another dim or family.
+
+    Examples
+    --------
     >>> autoloan()
     <Market autoloan-synthetic: logistic demand, d=5, prices 0 to 10>
     """
@@ -177,7 +212,13 @@ def autoloan(
 
 
 def loans(file: str | Path | None = None) -> Loans:
-    """The loan applications of the real ``file`` (CSV, or CSV packed with gzip), or without one of the stand-in."""
+    """The loan applications.
+
+    Parameters
+    ----------
+    file : path-like, optional
+        The real file, CSV or CSV packed with gzip. Default: the synthetic stand-in.
+    """
     if file is None:
         return _synthetic()
     columns = read_columns(file)
@@ -187,7 +228,7 @@ def loans(file: str | Path | None = None) -> Loans:
 
 
 def write_standin(path: str | Path) -> Path:
-    """Write the stand-in as a CSV file with the columns of the real one."""
+    """Write the stand-in as a CSV file with the columns of the real file; return the path."""
     target = Path(path)
     try:
         csv.write_csv(pa.table(standin()), str(target))
@@ -197,7 +238,7 @@ def write_standin(path: str | Path) -> Path:
 
 
 class _StandIn(Resample):
-    """The stand-in's customers. Sent to another process, they are made again there instead."""
+    """The stand-in's customers. Pickling stores no rows: the receiving process generates them again."""
 
     @staticmethod
     @cache
@@ -240,7 +281,7 @@ def _demand(z: Array, price: Array, apply: Array) -> Fit:
 
 
 def _check_prices(price: Array, amount: Array) -> None:
-    """Refuse loans most of which cost less than nothing, or more than is lent."""
+    """Raise InvalidInput if the price of most loans is negative or above the amount lent."""
     odd = (price < 0.0) | (1000.0 * price > amount)
     if odd.mean() > 0.5:
         raise InvalidInput(

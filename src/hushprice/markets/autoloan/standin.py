@@ -1,13 +1,13 @@
-"""A synthetic stand-in for the auto loan file, which may not be passed on.
+"""A synthetic stand-in for the auto loan file, which may not be redistributed.
 
-Published, and true of the stand-in too (``PUBLISHED`` in ``autoloan.py``; the tests say how closely): the number of
-rows, the demand theta, the 99% quantile of |z|, the 1% quantile of z.beta, the number of rows kept, the range of their
-optimal prices, the mean FICO score, the mean monthly payment and the share of loans taken up.
+The stand-in reproduces the published facts (``PUBLISHED`` in ``market.py``; the tests state how closely): the number of
+rows, the demand theta, the 99% quantile of |z|, the 1% quantile of z.beta, the number of retained rows, the range of
+their optimal prices, the mean FICO score, the mean monthly payment and the share of loans taken up.
 
-Known in outline: the prime rate (`onemonth`) fell from 1.84% in July 2002 to 1.1% in 2003 and rose again in 2004; terms
-are 36 to 72 months; a lower FICO score means a higher competitor's rate; larger loans run longer.
+It follows what is known in outline: the prime rate (`onemonth`) fell from 1.84% in July 2002 to 1.1% in 2003 and rose
+again in 2004; terms are 36 to 72 months; a lower FICO score means a higher competitor's rate; larger loans run longer.
 
-Free, and chosen here (:class:`Recipe`): spreads and correlations. With u, v, w, x independent standard normal,
+Spreads and correlations are free choices (:class:`Recipe`). With u, v, w, x independent standard normal,
 
     FICO          580 + 270 Beta, of mean 731.3 and standard deviation fico_sd;  f = (FICO - 731.3) / fico_sd
     amount        1 + amount_sd L times the mean, L lognormal of log-spread amount_skew, moved to mean 0 and variance 1,
@@ -17,14 +17,13 @@ Free, and chosen here (:class:`Recipe`): spreads and correlations. With u, v, w,
                   least 0.3 times the mean
     lender        the yearly rate behind the payment: the competitor's times exp(lender_noise x)
 
-amount_sd and rate_noise solve the two published quantiles. The others were searched for so that ETC-Doubling and
-MLE-Cycle lose in this market about what they are reported to lose in the real one, and a price experiment on [0, 3]
-costs 0.15 on average: the reported regrets of ETC-LDP at epsilon = 1, 2 and 4 (15592, 10057 and 7022, with 85 961,
-43 950 and 22 098 experiments) are about 0.152 an experiment and 0.02 any other sale. So it is no evidence for anything
-that those regrets come out. The private policies' own regrets were not fitted to: no choice that was tried changes them
-much. The seed is the one of six whose range of optimal prices came nearest to the published one. The mean amount
-follows from the mean payment, and who takes the loan up from theta. A row that would be kept although its optimal price
-is outside the published range is refused.
+amount_sd and rate_noise solve the two published quantiles. The other parameters were searched so that ETC-Doubling and
+MLE-Cycle have about their reported regret, and a price experiment on [0, 3] costs 0.15 on average: the reported regrets
+of ETC-LDP at epsilon = 1, 2 and 4 (15592, 10057 and 7022, with 85 961, 43 950 and 22 098 experiments) amount to about
+0.152 per experiment and 0.02 per other sale. Reproducing these regrets is therefore no evidence. The regrets of the
+private policies were not fitted: no choice that was tried changes them much. Of six seeds, the one used has the range
+of optimal prices closest to the published range. The mean amount follows from the mean payment, and `apply` from theta.
+A row that would be retained although its optimal price is outside the published range is rejected.
 """
 
 from __future__ import annotations
@@ -54,17 +53,17 @@ FICO_RANGE = (580.0, 850.0)
 AMOUNTS = (0.15, 4.0)  # the smallest and the largest, over the mean
 SMALLEST_RATE = 0.3  # over the mean
 TERMS = np.array([36.0, 48.0, 60.0, 66.0, 72.0])
-OTHER_TERMS = np.array([0.2, 0.3, 0.0, 0.1, 0.4])  # how the loans that do not run for 60 months are shared out
+OTHER_TERMS = np.array([0.2, 0.3, 0.0, 0.1, 0.4])  # shares among the loans that do not run for 60 months
 PRIME_RATE = np.array([
     1.84, 1.80, 1.82, 1.80, 1.44, 1.42, 1.36, 1.34, 1.31, 1.31, 1.32, 1.16, 1.11, 1.11, 1.12, 1.12, 1.13, 1.15, 1.11,
     1.10, 1.09, 1.10, 1.10, 1.25, 1.41, 1.60, 1.77, 1.90, 2.15,
 ])  # fmt: skip
-"""One-month rate in percent, roughly, at the beginning of each month from July 2002 to November 2004."""
+"""Approximate one-month rate in percent at the beginning of each month from July 2002 to November 2004."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The free choices of the stand-in."""
+    """The free parameters of the stand-in; the module's docstring has their meaning."""
 
     seed: int = 5
     rows: int = ROWS
@@ -86,15 +85,17 @@ Columns = dict[str, Array]
 
 @cache
 def standin(recipe: Recipe = Recipe()) -> Columns:  # noqa: B008 (frozen)
-    """The columns of the stand-in. Do not write to them: they are kept.
+    """The columns of the stand-in. They are cached and read-only.
 
+    Examples
+    --------
     >>> columns = standin()
     >>> len(columns["apply"]), round(float(columns["mp"].mean()), 1)
     (208085, 584.9)
     """
     rng = np.random.default_rng(recipe.seed)
     raw = _accepted(recipe, rng)
-    raw = raw[np.argsort(raw[:, -1], kind="stable")]  # as they came in
+    raw = raw[np.argsort(raw[:, -1], kind="stable")]  # in order of time
     columns = _priced(recipe, rng, {name: raw[:, j].copy() for j, name in enumerate(COVARIATES)})
     for values in columns.values():
         values.flags.writeable = False
@@ -102,7 +103,7 @@ def standin(recipe: Recipe = Recipe()) -> Columns:  # noqa: B008 (frozen)
 
 
 def _accepted(recipe: Recipe, rng: np.random.Generator) -> Array:
-    """The first rows drawn that can stand together: none is kept whose optimal price is outside the published range."""
+    """The first rows drawn, without those that would be retained at an optimal price outside the published range."""
     raw = _applications(recipe, rng, int(1.05 * recipe.rows))
     while (outside := _outside_published_range(raw[: recipe.rows])).any():
         raw = np.delete(raw, np.flatnonzero(outside), axis=0)
@@ -125,7 +126,7 @@ def _applications(recipe: Recipe, rng: np.random.Generator, n: int) -> Array:
 
 
 def _fico(recipe: Recipe, rng: np.random.Generator, n: int) -> Array:
-    """580 + 270 Beta(k m, k (1 - m)) with the mean and the standard deviation asked for."""
+    """580 + 270 Beta(k m, k (1 - m)) with the recipe's mean and standard deviation."""
     low, high = FICO_RANGE
     m, s = (FICO_MEAN - low) / (high - low), recipe.fico_sd / (high - low)
     k = m * (1.0 - m) / s**2 - 1.0
@@ -151,18 +152,18 @@ def _term(recipe: Recipe, g: Array) -> Array:
 
 
 def _outside_published_range(raw: Array) -> npt.NDArray[np.bool_]:
-    """Rows that would be kept, but whose optimal price is outside the published range."""
+    """Which rows would be retained although their optimal price is outside the published range."""
     covariates = raw[:, : len(COVARIATES)]
     z = covariates / covariates.mean(axis=0)
     norm, a, b = np.linalg.norm(z, axis=1), z @ ALPHA, z @ BETA
     price = as_family("logistic").optimal_price(a, b, (0.0, 1e3))
-    kept = (norm <= np.quantile(norm, 0.99)) & (b >= np.quantile(b, 0.01))
-    outside: npt.NDArray[np.bool_] = kept & ((price < OPTIMAL_PRICES[0]) | (price > OPTIMAL_PRICES[1]))
+    retained = (norm <= np.quantile(norm, 0.99)) & (b >= np.quantile(b, 0.01))
+    outside: npt.NDArray[np.bool_] = retained & ((price < OPTIMAL_PRICES[0]) | (price > OPTIMAL_PRICES[1]))
     return outside
 
 
 def _priced(recipe: Recipe, rng: np.random.Generator, columns: Columns) -> Columns:
-    """The columns with amounts in dollars, monthly payments, and who took the loan up."""
+    """The columns with amounts in dollars, monthly payments and ``apply``."""
     term, share = columns["Term"], columns["Amount_Approved"]
     n = len(term)
     monthly = columns["Competition_rate"] * np.exp(recipe.lender_noise * rng.standard_normal(n)) / 1200.0
@@ -179,6 +180,8 @@ def _priced(recipe: Recipe, rng: np.random.Generator, columns: Columns) -> Colum
 def annuity(term: Array, rate: float | Array) -> Array:
     """sum_{i=1}^{term} (1 + rate)^-i = (1 - (1 + rate)^-term) / rate.
 
+    Examples
+    --------
     >>> bool(np.isclose(annuity(np.array([2.0]), 0.1)[0], 1 / 1.1 + 1 / 1.1**2))
     True
     """
@@ -189,6 +192,8 @@ def annuity(term: Array, rate: float | Array) -> Array:
 def loan_price(mp: Array, term: Array, amount: Array) -> Array:
     """p = (mp sum_{i=1}^{term} 1.0012^-i - amount) / 1000.
 
+    Examples
+    --------
     >>> loan_price(np.array([600.0]), np.array([60.0]), np.array([30_000.0])).round(3)
     array([4.714])
     """

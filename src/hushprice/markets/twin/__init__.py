@@ -1,4 +1,4 @@
-"""Twins: markets calibrated to a seller's own log, their check against the log and their file."""
+"""Twins: markets fitted to a seller's log, their check against the log, and their file."""
 
 from hushprice.markets.twin.check import TwinCheck, check_twin
 from hushprice.markets.twin.twin import Twin, twin

@@ -1,17 +1,17 @@
-"""Does a twin behave like the log? Replay the logged prices through the model, all rows, and compare.
+"""The check that a twin behaves like the log: replay all logged prices through the model and compare.
 
-Rows fall into groups: all, tenths of the price, segments, tenths of the predicted demand (:mod:`.twinreplay`). Counts
-are also compared in spread. With S the covariance of theta, x = (z, -p z) and b = sum of w k3 x, k3 = mu the third
-central moment of an outcome,
+Rows are compared in groups: all rows, tenths of the price, segments, tenths of predicted demand (:mod:`.replay`).
+Counts are also compared in spread. With S the covariance of theta, x = (z, -p z) and b = sum of w k3 x, k3 = mu the
+third central moment of an outcome,
 
     Q = sum of w [(y - mu)^2 - mu]      has mean  -/+ sum of w mu^2 x'S x
                                         and variance  sum of w (mu + 2 mu^2)  -/+ b' S b
 
 with - on the rows of the fit and + on others (first-order expansions in the error of theta). The spread of a yes or no
-follows from its mean, and that of linear demand is fitted to these residuals: nothing is left to compare there.
+follows from its mean, and that of linear demand is fitted to these residuals, so neither is compared.
 
-All tests together fail a true model 1 time in 100 (Bonferroni). The outcomes are also drawn anew, at the logged prices,
-and their mean and spread told next to those seen.
+All tests together reject a true model 1 time in 100 (Bonferroni). The check also draws new outcomes at the logged
+prices and reports their mean and spread next to those of the log.
 """
 
 from __future__ import annotations
@@ -29,18 +29,27 @@ from hushprice.fitting import Source
 from hushprice.markets.twin.replay import Grouping, Replay, Weighed, gap_of, tenths
 from hushprice.markets.twin.rows import TwinRows, rows_of, sample_rows
 
-ERROR_RATE = 0.01  # a true model fails in any of the tests at most so often
-FEW_PAIRS = 25.0  # expected pairs of units bought by one customer, below which counts are too rare to tell their spread
+ERROR_RATE = 0.01  # probability that a true model fails any of the tests
+FEW_PAIRS = 25.0  # fewest expected pairs of units bought by one customer to compare the spread
 SPREAD = "spread of outcomes"
 
 
 @dataclass(frozen=True)
 class TwinCheck:
-    """What came of the replay.
+    """Result of the replay.
 
-    rows, left_out: complete rows of the log, and others; same_rows: whether the model was fitted to these; comparisons:
-    overall, by price, by segment, by predicted demand; mean and spread (standard deviation) of the outcomes seen and
-    drawn; spread_z: the squared residuals of counts seen against those expected, in standard errors.
+    Attributes
+    ----------
+    rows, left_out : int
+        Complete rows of the log, and other rows.
+    same_rows : bool
+        Whether the model was fitted to these rows.
+    comparisons : tuple of Replay
+        Overall, by price, by segment and by predicted demand.
+    mean_seen, mean_drawn, spread_seen, spread_drawn : float
+        Mean and standard deviation of the logged and the drawn outcomes.
+    spread_z : float or None
+        Difference between the observed and the expected squared residuals of counts, in standard errors.
     """
 
     rows: int
@@ -55,29 +64,29 @@ class TwinCheck:
 
     @property
     def tests(self) -> dict[str, float]:
-        """The p-values of all that chance and not the fit decides."""
-        told = {one.what: one.p for one in self.comparisons if one.p is not None}
-        return told if self.spread_z is None else told | {SPREAD: float(2.0 * ndtr(-abs(self.spread_z)))}
+        """p-values of the comparisons that the fit does not force."""
+        pvalues = {one.what: one.p for one in self.comparisons if one.p is not None}
+        return pvalues if self.spread_z is None else pvalues | {SPREAD: float(2.0 * ndtr(-abs(self.spread_z)))}
 
     @property
     def failing(self) -> list[str]:
-        """Tests in which the model fails, at 1 in 100 over all of them."""
+        """Names of the tests that the model fails, at level 1 in 100 over all tests."""
         return [what for what, p in self.tests.items() if p < ERROR_RATE / len(self.tests)]
 
     @property
     def holds(self) -> bool:
-        """Whether none fails."""
+        """Whether no test fails."""
         return not self.failing
 
     def status(self, what: str) -> str:
-        """Of a comparison by its name: "holds", "fails" or "forced by the fit"."""
+        """Status of a comparison by name: "holds", "fails" or "forced by the fit"."""
         return "fails" if what in self.failing else "holds" if what in self.tests else "forced by the fit"
 
     def summary(self) -> list[dict[str, Any]]:
-        """One plain row a comparison."""
-        told = [(one.what, len(one.groups), one.largest_gap, one.chi2, one.df) for one in self.comparisons]
+        """One row of plain data per comparison."""
+        results = [(one.what, len(one.groups), one.largest_gap, one.chi2, one.df) for one in self.comparisons]
         if self.spread_z is not None:
-            told.append((SPREAD, 1, gap_of(self.spread_drawn, self.spread_seen), self.spread_z * self.spread_z, 1))
+            results.append((SPREAD, 1, gap_of(self.spread_drawn, self.spread_seen), self.spread_z * self.spread_z, 1))
         return [
             {
                 "comparison": what,
@@ -88,11 +97,11 @@ class TwinCheck:
                 "p-value": float(f"{self.tests[what]:.3g}") if what in self.tests else None,
                 "status": self.status(what),
             }
-            for what, groups, gap, chi2, df in told
+            for what, groups, gap, chi2, df in results
         ]
 
     def words(self) -> str:
-        """What it says, in a sentence or two."""
+        """The result in one or two sentences."""
         rows = f"{self.rows:,} logged prices were replayed through the model"
         if not self.tests:
             return f"{rows}: every comparison is forced by the fit, so that it cannot be checked by these rows."
@@ -112,7 +121,25 @@ def check_twin(
 ) -> TwinCheck:
     """Replay the whole log, batch by batch, through a fitted demand model.
 
-    segment, weights: columns (the model's own unless given); seed: of the outcomes drawn.
+    Parameters
+    ----------
+    model : DemandModel
+        The model.
+    log : path, data frame or other log
+        The log, as for :func:`hushprice.fit`.
+    segment, weights : str, optional
+        Columns. Default: the model's.
+    seed : int
+        Seed of the drawn outcomes.
+
+    Returns
+    -------
+    TwinCheck
+
+    Raises
+    ------
+    InvalidInput
+        If the model does not name the outcome column, or the log has no complete row.
     """
     column, weights = model.segments_ if segment is None else segment, model.weights_ if weights is None else weights
     if model.outcome_ is None:
@@ -123,7 +150,7 @@ def check_twin(
 
 
 def replay(model: Any, batches: Iterator[TwinRows], some: TwinRows, *, segment: str | None, seed: int = 0) -> TwinCheck:
-    """Replay rows through a model; ``some`` of them tell where tenths begin."""
+    """Replay rows through a model; the rows in ``some`` determine the boundaries of tenths."""
     sums = _Sums(model, some, segment=segment, seed=seed)
     for rows in batches:
         sums.add(rows)
@@ -133,7 +160,7 @@ def replay(model: Any, batches: Iterator[TwinRows], some: TwinRows, *, segment: 
 
 
 class _Sums:
-    """Everything that is added up over the log."""
+    """Sums over the log."""
 
     def __init__(self, model: Any, some: TwinRows, *, segment: str | None, seed: int) -> None:
         self.theta, self.family = np.asarray(model.theta_), model.family_
@@ -158,7 +185,7 @@ class _Sums:
         return eta
 
     def add(self, rows: TwinRows) -> None:
-        """Take a batch in."""
+        """Add a batch."""
         self.rows, self.seen = self.rows + len(rows.y), self.seen + rows.seen
         eta, w, y = self._eta(rows), rows.w, rows.y
         mu, psi2, phi = self.family.mean(eta), self.family.curvature(eta), self.family.scale**2
@@ -176,8 +203,8 @@ class _Sums:
             self.squares += [w @ ((y - mu) ** 2 - mu), w @ (mu + 2.0 * mu**2), w @ mu**2, w @ (mu**2 * error)]
 
     def check(self) -> TwinCheck:
-        """What it all says."""
-        # zero for the rows of the fit, and about 2 d on others
+        """The result from the sums."""
+        # zero for the rows of the fit, about 2 d for other rows
         same = float(self.score @ self.S @ self.score) < 1e-3 * len(self.theta)
         sign, events = -1.0 if same else 1.0, self.family.name != "linear"
         n, y1, y2, drawn1, drawn2 = self.moments
@@ -194,7 +221,7 @@ class _Sums:
         )
 
     def _spread(self, sign: float) -> float | None:
-        """Q in standard errors; None where it is not compared."""
+        """Q in standard errors; None if it is not compared."""
         Q, variance, pairs, error = self.squares
         if 0.5 * pairs < FEW_PAIRS:
             return None

@@ -1,13 +1,13 @@
-"""Seen against predicted demand over groups of rows, with what the fit leaves free.
+"""Observed and predicted demand by groups of rows, and a test that accounts for the fit.
 
-A group's gap between seen and predicted demand is r_g = sum of w (y - mu). With D = diag(sum of w v), v = phi psi'' the
-variance of an outcome, and B_g = sum of w psi'' x, x = (z, -p z),
+The gap of a group is r_g = sum of w (y - mu), observed minus predicted demand. With D = diag(sum of w v), v = phi psi''
+the variance of an outcome, and B_g = sum of w psi'' x, x = (z, -p z),
 
-    Cov(r) = D - B S B'   where the model was fitted to these very rows, S the covariance of theta
-    Cov(r) = D + B S B'   on other rows, as then the error of theta comes on top
+    Cov(r) = D - B S B'   on the rows that the model was fitted to, S the covariance of theta
+    Cov(r) = D + B S B'   on other rows, where the error of theta adds to the gap
 
-and r' Cov(r)^- r is chi-squared with rank(Cov(r)) degrees of freedom. What the fit forces to agree (all rows together,
-segments that are features) is therefore no evidence and does not count.
+and r' Cov(r)^- r is chi-squared with rank(Cov(r)) degrees of freedom. Groups whose gap the fit forces to 0 (all rows
+together, segments that are features) are no evidence and do not count.
 """
 
 from __future__ import annotations
@@ -24,15 +24,24 @@ from hushprice.fitting.diagnosis.segments import quantile_edges
 from hushprice.markets.twin.rows import MAX_GROUPS_OF_ROWS, Names
 
 TENTHS = 10
-FORCED = 1e-3  # share of a gap's variance that the fit leaves free, below which it tells nothing
-FEW_ROWS, FEW_EVENTS = 50.0, 5.0  # smaller groups are joined: chi-squared would not hold for them
+FORCED = 1e-3  # a gap with a smaller share of free variance is forced by the fit
+FEW_ROWS, FEW_EVENTS = 50.0, 5.0  # smaller groups are joined, for chi-squared to be valid
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that belong together: how many (by weight), mean demand seen and predicted, and the gap in standard errors.
+    """A group of rows.
 
-    z is None where the fit forces the two to agree.
+    Attributes
+    ----------
+    name : str
+        Name of the group.
+    rows : float
+        Number of rows, by weight.
+    seen, predicted : float
+        Mean observed and predicted demand.
+    z : float or None
+        The gap in standard errors; None if the fit forces it to 0.
     """
 
     name: str
@@ -44,7 +53,19 @@ class Group:
 
 @dataclass(frozen=True)
 class Replay:
-    """Seen and predicted demand over some groups, with chi-squared; p is None where the fit forces all to agree."""
+    """Observed and predicted demand by group.
+
+    Attributes
+    ----------
+    what : str
+        How rows are grouped.
+    groups : tuple of Group
+        The groups.
+    chi2, df : float, int
+        The statistic and its degrees of freedom.
+    p : float or None
+        The p-value; None if the fit forces all gaps to 0.
+    """
 
     what: str
     groups: tuple[Group, ...]
@@ -59,13 +80,13 @@ class Replay:
 
 
 def gap_of(value: float, reference: float) -> float:
-    """|value / reference - 1|, and 0 where there is nothing to refer to."""
+    """|value / reference - 1|; 0 for a reference of 0."""
     return abs(value / reference - 1.0) if reference else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """Rows as sums take them: weights, outcomes, their means and variances, and w psi'' x."""
+    """Rows with their weights w, outcomes y, means mu and variances v of the outcomes, and w psi'' x."""
 
     w: Array
     y: Array
@@ -75,7 +96,7 @@ class Weighed:
 
 
 class Grouping:
-    """Sums over groups that rows fall into by the edges of a number, or by a word where there are no edges."""
+    """Sums by group. Rows are grouped by a number with ``edges``, or without edges by a word."""
 
     def __init__(self, what: str, edges: Array | None, dim: int) -> None:
         self.what, self.edges = what, edges
@@ -86,7 +107,7 @@ class Grouping:
         self.low, self.high = np.full(count, np.inf), np.full(count, -np.inf)
 
     def add(self, values: Any, rows: Weighed) -> None:
-        """Take rows in."""
+        """Add rows."""
         if self.edges is None:
             index = self.names.index(values)
         else:
@@ -100,7 +121,7 @@ class Grouping:
             self.B[:, j] += np.bincount(index, weights=rows.vx[:, j], minlength=count)
 
     def compare(self, S: Array, sign: float, *, events: bool) -> Replay:
-        """The test over its groups, the small ones joined."""
+        """The test over the groups, with small groups joined."""
         members = self._members(events)
         w, y, mu, v = (
             np.array([total[rows].sum() for _, rows in members]) for total in (self.w, self.y, self.mu, self.v)
@@ -113,8 +134,9 @@ class Grouping:
         free = np.diag(covariance)
         z = [float(g / np.sqrt(f)) if f > FORCED else None for g, f in zip(gap, free, strict=True)]
         values, vectors = np.linalg.eigh(covariance)
-        kept = values > FORCED
-        chi2, df = float((((vectors.T @ gap)[kept]) ** 2 / values[kept]).sum()), int(kept.sum())
+        free_axes = values > FORCED
+        chi2 = float((((vectors.T @ gap)[free_axes]) ** 2 / values[free_axes]).sum())
+        df = int(free_axes.sum())
         groups = tuple(
             Group(name, float(n), float(seen / n), float(predicted / n), one)
             for (name, _), n, seen, predicted, one in zip(members, w, y, mu, z, strict=True)
@@ -122,7 +144,7 @@ class Grouping:
         return Replay(self.what, groups, chi2, df, float(chdtrc(df, chi2)) if df else None)
 
     def _members(self, events: bool) -> list[tuple[str, npt.NDArray[np.int64]]]:
-        """Names of the groups, and the sums each is made of."""
+        """Name of each group, and the indices of its sums."""
         small = (self.w < FEW_ROWS) | ((self.v < FEW_EVENTS) if events else (self.v <= 0.0))
         if self.edges is None:
             named = sorted(self.names.places.items())
@@ -139,7 +161,7 @@ class Grouping:
 
 
 def tenths(values: Array) -> Array:
-    """What splits values into tenths, or into their different values if they are few."""
+    """Edges between tenths of the values, or between distinct values if they are few."""
     distinct = np.unique(values)
     if len(distinct) <= TENTHS:
         return np.asarray(0.5 * (distinct[1:] + distinct[:-1]))

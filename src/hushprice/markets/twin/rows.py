@@ -1,4 +1,4 @@
-"""The rows of a log as a twin needs them: encoded, with cost, segment and today's price; all, or a fair sample."""
+"""The rows of a log for a twin: encoded, with cost, segment and today's price; all rows, or a uniform sample."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Words = npt.NDArray[np.object_]
 Range = tuple[float, float]
 MAX_GROUPS_OF_ROWS = 2_000
 NEGLIGIBLE_SHARE = 0.01  # a share of customers up to which a finding is a note, not a warning
-PURPOSE = 2  # of the hash of row numbers; 0 and 1 are those of hushprice.fitting
+PURPOSE = 2  # of the hash of row numbers; hushprice.fitting uses 0 and 1
 Today = str | float | Mapping[str, float] | None
 
 
@@ -30,8 +30,20 @@ Today = str | float | Mapping[str, float] | None
 class TwinRows:
     """Complete rows of a log.
 
-    number: their place in it; unknown: (n, categories) whether the level is none of the model's; seen: how many rows
-    they were taken from.
+    Attributes
+    ----------
+    z : ndarray of shape (n, d)
+        Encoded features.
+    price, y, w, cost, today : ndarray of shape (n,)
+        Price, outcome, weight, unit cost and today's price.
+    segment : ndarray of shape (n,)
+        Name of the segment; None if missing.
+    number : ndarray of shape (n,)
+        Row number in the log.
+    unknown : ndarray of shape (n, categories)
+        Whether the model does not know the category's level.
+    seen : int
+        Number of rows that were read, complete or not.
     """
 
     z: Array
@@ -46,7 +58,7 @@ class TwinRows:
     seen: int
 
     def take(self, index: npt.NDArray[Any]) -> TwinRows:
-        """Some of the rows."""
+        """The rows at ``index``."""
         columns = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "seen"}
         return TwinRows(**columns, seen=self.seen)
 
@@ -62,17 +74,30 @@ def rows_of(
 ) -> Iterator[TwinRows]:
     """The complete rows of a log, batch by batch.
 
-    A row without a price, an outcome (where the model names one), a weight, a cost or today's price is left out.
+    Rows without a price, an outcome (if the model names its column), a weight, a cost or today's price are left out.
+
+    Parameters
+    ----------
+    model : DemandModel
+        The model, which encodes the features.
+    log : path, data frame or other log
+        The log.
+    segment, weights : str, optional
+        Columns.
+    cost : float or str, optional
+        Unit cost, or its column. Default: 0.
+    today : float, str or mapping, optional
+        Today's price, its column, or the price per segment. Default: the logged price.
     """
-    named = [model.price_, model.outcome_, weights, segment, cost, today]
-    columns = list(dict.fromkeys([*model.encoding_.columns, *(name for name in named if isinstance(name, str))]))
+    sources = [model.price_, model.outcome_, weights, segment, cost, today]
+    columns = list(dict.fromkeys([*model.encoding_.columns, *(name for name in sources if isinstance(name, str))]))
     start = 0
     for batch in Source.open(log).batches(columns):
-        kept, _ = complete_rows(batch, model.price_, model.outcome_, weights)
+        complete, _ = complete_rows(batch, model.price_, model.outcome_, weights)
         for name in (cost, today):
             if isinstance(name, str):
-                kept &= np.isfinite(batch.numbers(name))
-        part = batch.take(kept)
+                complete &= np.isfinite(batch.numbers(name))
+        part = batch.take(complete)
         n, price = part.rows, part.numbers(model.price_)
         words = np.full(n, None, dtype=object) if segment is None else part.words(segment)
         rows = TwinRows(
@@ -83,7 +108,7 @@ def rows_of(
             cost=part.numbers(cost) if isinstance(cost, str) else np.full(n, 0.0 if cost is None else cost),
             segment=words,
             today=_today(part, price, words, today),
-            number=start + np.flatnonzero(kept),
+            number=start + np.flatnonzero(complete),
             unknown=_unknown(categories_of(model), part),
             seen=batch.rows,
         )
@@ -96,7 +121,7 @@ def rows_of(
 
 
 def categories_of(model: Any) -> list[Category]:
-    """The features of a model that are categories."""
+    """The categorical features of a model."""
     return [feature for feature in model.encoding_.features if isinstance(feature, Category)]
 
 
@@ -109,10 +134,19 @@ def _unknown(categories: list[Category], batch: Any) -> npt.NDArray[np.bool_]:
 
 
 def unknown_levels(categories: list[Category], unknown: Index, rows: int) -> Iterator[Finding]:
-    """Tells of rows whose level the model never saw: ``unknown`` of each category.
+    """Findings about rows whose level the model never saw.
 
-    Rare levels of the fit are in "(other)" without their names, so that there only what exceeds their share by more
-    than 1% of the rows is taken for new.
+    The model stores rare levels as "(other)" without their names. For a category with such levels, only an excess over
+    their share of more than 1% of the rows counts as new.
+
+    Parameters
+    ----------
+    categories : list of Category
+        The categorical features.
+    unknown : ndarray of int
+        Number of rows with an unknown level, per category.
+    rows : int
+        Number of rows.
     """
     for category, count in zip(categories, unknown, strict=True):
         counts = dict(zip(category.levels, category.counts, strict=True))
@@ -143,7 +177,7 @@ def _today(batch: Any, price: Array, segment: Words, today: Today) -> Array:
 
 
 def check_today(today: Today, segment: str | None) -> Today:
-    """Today's prices: a column, a number, or one a segment."""
+    """Check today's prices: a column, a number, or one price per segment."""
     if today is None or isinstance(today, str):
         return today
     if isinstance(today, Mapping):
@@ -156,7 +190,13 @@ def check_today(today: Today, segment: str | None) -> Today:
 
 
 class Names:
-    """Numbers for words, in the order in which they first come; a missing word is "(missing)"."""
+    """Numbers words in order of first appearance; a missing word is "(missing)".
+
+    Parameters
+    ----------
+    what : str
+        What error messages call the words.
+    """
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -165,37 +205,45 @@ class Names:
     def index(self, words: Words) -> Index:
         """The number of each word."""
         places = self.places
-        told = [places.setdefault("(missing)" if word is None else str(word), len(places)) for word in words]
+        numbers = [places.setdefault("(missing)" if word is None else str(word), len(places)) for word in words]
         if len(places) > MAX_GROUPS_OF_ROWS:
             raise InvalidInput(f"{self.what} has more than {MAX_GROUPS_OF_ROWS:,} different words: is it an id?")
-        return np.array(told, dtype=np.int64)
+        return np.array(numbers, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """At most so many rows, in the order of the log.
+    """A sample of the complete rows, in the order of the log.
 
-    kept: complete rows there were to choose from; seen: all rows; prices: the lowest and highest price of each segment;
-    unknown: how many of those kept have a level that the model does not know, by category.
+    Attributes
+    ----------
+    rows : TwinRows
+        The sample.
+    complete, seen : int
+        Number of complete rows, and of all rows.
+    prices : mapping of str to (float, float)
+        Lowest and highest price per segment.
+    unknown : ndarray of int
+        Number of complete rows with a level that the model does not know, per category.
     """
 
     rows: TwinRows
-    kept: int
+    complete: int
     seen: int
     prices: Mapping[str, Range]
     unknown: Index
 
 
 def sample_rows(batches: Iterator[TwinRows], *, most: int) -> Sample:
-    """All rows, or those whose number has the smallest hashes: a uniform sample that is the same every time."""
+    """At most ``most`` rows: those whose number has the smallest hashes, a reproducible uniform sample."""
     pool: list[TwinRows] = []
-    held = kept = seen = 0
+    held = complete = seen = 0
     unknown: Any = 0
     threshold = np.uint64(2**64 - 1)
     names = Names("The segment")
     low, high = np.full(MAX_GROUPS_OF_ROWS, np.inf), np.full(MAX_GROUPS_OF_ROWS, -np.inf)
     for rows in batches:
-        seen, kept = seen + rows.seen, kept + len(rows.number)
+        seen, complete = seen + rows.seen, complete + len(rows.number)
         unknown = unknown + rows.unknown.sum(axis=0)
         index = names.index(rows.segment)
         np.minimum.at(low, index, rows.price)
@@ -208,7 +256,7 @@ def sample_rows(batches: Iterator[TwinRows], *, most: int) -> Sample:
     if not pool:
         raise InvalidInput("The log has no rows.")
     prices = {name: (float(low[i]), float(high[i])) for name, i in names.places.items()}
-    return Sample(_smallest(_joined(pool), most), kept, seen, prices, unknown)
+    return Sample(_smallest(_joined(pool), most), complete, seen, prices, unknown)
 
 
 def _joined(pool: list[TwinRows]) -> TwinRows:
@@ -231,9 +279,9 @@ def _hash(rows: TwinRows) -> npt.NDArray[np.uint64]:
 
 
 def by_weight(rows: TwinRows, size: int) -> TwinRows:
-    """Rows repeated in proportion to their weights, so that drawing them evenly is drawing them by weight.
+    """``size`` rows, repeated in proportion to their weights, so that uniform draws from them are draws by weight.
 
-    Row i is taken floor or ceil of size w_i / sum(w) times (systematic resampling).
+    Row i appears floor or ceil of size w_i / sum(w) times (systematic resampling).
     """
     if (rows.w == rows.w[0]).all():
         return rows
@@ -243,7 +291,7 @@ def by_weight(rows: TwinRows, size: int) -> TwinRows:
 
 
 def segment_index(words: Words) -> tuple[tuple[str, ...], Index]:
-    """The segments' names, sorted, and the number of each row's."""
+    """The sorted names of the segments, and the number of each row's segment."""
     names = Names("The segment")
     index = names.index(words)
     ordered = sorted(names.places)

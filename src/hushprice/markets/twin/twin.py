@@ -1,12 +1,11 @@
-"""A twin: a market calibrated to a seller's own log.
+"""A twin: a market fitted to a seller's log.
 
     demand        the fitted model: family, theta = (alpha, beta), and its covariance
     customers     rows of the log, drawn with replacement, each with its cost, segment and today's price
-    truth         in replication i of a simulation, theta_i ~ N(theta, covariance): what the log leaves open
+    truth         in replication i of a simulation, theta_i ~ N(theta, covariance)
 
-so that what a policy earns on it is an average over what the log leaves open, and not over one guess. Where the log is
-larger than ``rows`` the customers are a uniform sample of its rows, always the same one; rows with weights are repeated
-in proportion to them.
+Results on a twin thus average over the uncertainty of the fitted demand. If the log has more than ``rows`` rows, the
+customers are a reproducible uniform sample of them; rows with weights are repeated in proportion to their weights.
 """
 
 from __future__ import annotations
@@ -42,17 +41,30 @@ from hushprice.markets.twin.rows import (
 )
 
 STOP = "stop"
-OF_THE_RANGE = ("boundary-optimum", "extrapolation")  # findings that a twin makes itself, for its own range and costs
-ROUNDING = 1e-9  # so much, relatively, two prices may differ and be the same
+OF_THE_RANGE = ("boundary-optimum", "extrapolation")  # findings that a twin computes for its own range and costs
+ROUNDING = 1e-9  # prices with a smaller relative difference are equal
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Facts:
-    """What is known of the log and the model.
+    """Facts about the log and the model.
 
-    log: its name; log_rows: complete rows in it; left_out: the others; seen: lowest and highest price that the model
-    has seen; price, outcome, segment: columns; today: in words; findings: of the model, but for those that depend on
-    the range of prices, which :attr:`Twin.findings` has; check: the replay of the log, if the model knows its outcomes.
+    Attributes
+    ----------
+    log : str
+        Name of the log.
+    log_rows, left_out : int
+        Number of complete rows, and of other rows.
+    seen : (float, float)
+        Lowest and highest price that the model was fitted to.
+    price, outcome, segment : str
+        Columns.
+    today : str
+        Description of today's prices.
+    findings : tuple of Finding
+        Findings of the model, except those that depend on the price range (see :attr:`Twin.findings`).
+    check : TwinCheck or None
+        The replay of the log, if the model names the outcome column.
     """
 
     log: str
@@ -69,7 +81,15 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class About(Facts):
-    """Where a twin comes from. seen_by: the prices seen in each segment; model: itself, as plain data."""
+    """Origin of a twin.
+
+    Attributes
+    ----------
+    seen_by : mapping of str to (float, float)
+        Lowest and highest observed price per segment.
+    model : mapping or None
+        The model as plain data.
+    """
 
     seen_by: Mapping[str, Range] = field(default_factory=dict)
     model: Mapping[str, Any] | None = None
@@ -77,7 +97,15 @@ class About(Facts):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Twin(Market):
-    """A market calibrated to a log. It holds the customers' encoded features: as confidential as the log itself."""
+    """A market fitted to a log. It contains customers' encoded features and is as confidential as the log.
+
+    Parameters
+    ----------
+    about : About
+        Origin of the twin.
+    **options
+        Those of :class:`Market`.
+    """
 
     about: About
 
@@ -90,25 +118,25 @@ class Twin(Market):
 
     @property
     def costs(self) -> Array:
-        """The unit cost of each customer it draws from."""
+        """Unit cost per customer."""
         own = self.contexts.costs
         return np.full(len(self.contexts.rows), self.cost) if own is None else own
 
     @property
     def today(self) -> Array:
-        """Today's price of each customer it draws from."""
+        """Today's price per customer."""
         prices: Array = self.contexts.today
         return prices
 
     def best_prices(self) -> Array:
-        """The allowed price that earns most of each customer it draws from, by the fitted demand."""
+        """The best allowed price per customer under the fitted demand."""
         a, b = self.contexts.rows @ self.alpha, self.contexts.rows @ self.beta
         terms, best = self._terms, np.empty(len(a))
         best_prices_on_terms(self.family.code, a, b, terms.cost, terms.low, terms.high, terms.ladder, best)
         return best
 
     def ends(self) -> tuple[Array, Array]:
-        """The lowest and the highest allowed price of each customer it draws from."""
+        """Lowest and highest allowed price per customer."""
         terms = self._terms
         if not terms.ladder.size:
             return terms.low, terms.high
@@ -117,7 +145,7 @@ class Twin(Market):
         return terms.ladder[first], terms.ladder[last]
 
     def ranges(self) -> dict[str, Range]:
-        """The lowest and highest allowed price of each segment, or of "everyone" where that is the same for all."""
+        """Lowest and highest allowed price per segment, or of "everyone" if they are the same for all."""
         lowest, highest = self.ends()
         everyone, index = (float(lowest.min()), float(highest.max())), self.contexts.segments
         if index is None or (lowest.max() == everyone[0] and highest.min() == everyone[1]):
@@ -127,7 +155,7 @@ class Twin(Market):
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What to be careful about: findings of the model, and of the twin's own range, costs, segments and rules."""
+        """Findings about the model, and about the twin's range, costs, segments and rules, the most severe first."""
         (lowest, highest), about = self.ends(), self.about
         everyone = (float(lowest.min()), float(highest.max()))
         allowed, index = self.ranges(), self.contexts.segments
@@ -145,7 +173,7 @@ class Twin(Market):
         return tuple(severest([*about.findings, *own]))
 
     def _today_allowed(self) -> Iterator[Finding]:
-        """Care if today's prices leave what each customer may be quoted; a note if they are only off the ladder."""
+        """A warning if today's prices are outside the allowed range of many customers, else a note."""
         (lowest, highest), today, ladder = self.ends(), self.today, self._terms.ladder
         slack = ROUNDING * np.abs(today)
         outside = (today < lowest - slack) | (today > highest + slack)
@@ -155,18 +183,18 @@ class Twin(Market):
             gaps = [np.abs(today - ladder[i.clip(0, ladder.size - 1)]) for i in (above - 1, above)]
             off = ~outside & (np.minimum(*gaps) > slack)
         where = ((outside, "outside of the prices allowed to them"), (off, "between the prices of the ladder"))
-        if told := [
+        if sentences := [
             f"{percent(float(rows.mean()))} of customers pay one {words}" for rows, words in where if rows.any()
         ]:
             yield Finding(
                 "today-not-allowed", "warning" if outside.mean() > NEGLIGIBLE_SHARE else "note",
-                f"Today's prices are not all allowed: {', '.join(told)}. What is gained or lost against today's prices "
-                "is then partly the price of leaving them.",
+                f"Today's prices are not all allowed: {', '.join(sentences)}. What is gained or lost against today's "
+                "prices is then partly the price of leaving them.",
             )  # fmt: skip
 
     @property
     def _terms(self) -> Terms:
-        """On what terms all the customers it draws from can be quoted."""
+        """The terms of all customers."""
         who = self.contexts
         return Terms.of(self.rules, self.prices, len(who.rows), cost=self.costs, segment=who.segments)
 
@@ -185,17 +213,42 @@ def twin(
     uncertain: bool = True,
     anyway: bool = False,
 ) -> Twin:
-    """A market calibrated to a log by a fitted :class:`~hushprice.fitting.DemandModel`.
+    """A market from a fitted :class:`~hushprice.fitting.DemandModel` and its log.
 
-    prices: the range to price in (the model's unless given); cost: of a unit, a number or a column of the log; today:
-    what customers pay now, a column, a number, or ``{segment: price}`` (the logged price unless given); segment,
-    weights: columns (the model's unless given); rules: business rules; rows: at most so many customers to draw from;
-    uncertain: draw the truth anew in each replication, from the model's covariance; anyway: although the model has
-    findings that say prices must not be set from it.
+    The log is read twice: to sample it, and to replay the logged prices (:func:`check_twin`). The twin contains
+    customers' encoded features and is as confidential as the log.
 
-    The log is read twice: to sample it, and to replay the logged prices (:func:`check_twin`).
+    Parameters
+    ----------
+    model : DemandModel
+        The fitted model.
+    log : path, data frame or other log
+        The log, as for :func:`hushprice.fit`.
+    prices : (float, float), optional
+        Price range of the twin. Default: the model's.
+    cost : float or str, optional
+        Unit cost, or its column in the log. Default: 0.
+    today : float, str or mapping, optional
+        Today's price, its column, or ``{segment: price}``. Default: the logged price.
+    segment, weights : str, optional
+        Columns. Default: the model's.
+    rules : Rules, optional
+        Business rules.
+    rows : int
+        Most customers to draw from.
+    uncertain : bool
+        Whether each replication draws its truth from the model's covariance.
+    anyway : bool
+        Whether to accept a model with findings that forbid setting prices from it.
 
-    The twin holds the customers' encoded features, and is as confidential as the log.
+    Returns
+    -------
+    Twin
+
+    Raises
+    ------
+    InvalidInput
+        If the model is refused, the log has no complete row, or an option does not fit the log.
     """
     rows = positive_int("rows", rows)
     column, weights = model.segments_ if segment is None else segment, model.weights_ if weights is None else weights
@@ -204,7 +257,7 @@ def twin(
     source, today = Source.open(log), check_today(today, column)
     unit = cost if cost is None or isinstance(cost, str) else finite("cost", cost, minimum=0.0)
     sample = sample_rows(rows_of(model, source, segment=column, cost=unit, today=today, weights=weights), most=rows)
-    if not sample.kept:
+    if not sample.complete:
         raise InvalidInput(f"No row of {source.name} is complete: each misses a price, an outcome or something else.")
     customers = by_weight(sample.rows, rows)
     check = None
@@ -213,22 +266,22 @@ def twin(
         check = replay(model, again, sample.rows, segment=column)
     about = About(
         log=source.name,
-        log_rows=sample.kept,
-        left_out=sample.seen - sample.kept,
+        log_rows=sample.complete,
+        left_out=sample.seen - sample.complete,
         seen=tuple(model.seen_),
         price=model.price_,
         outcome=model.outcome_ or "demand",
-        today=_today_told(today, model.price_),
+        today=_today_description(today, model.price_),
         segment=column,
         seen_by={} if column is None else _seen_by(model, column, sample),
         findings=(
             *(f for f in model.findings_ if f.code not in OF_THE_RANGE),
-            *unknown_levels(categories_of(model), sample.unknown, sample.kept),
+            *unknown_levels(categories_of(model), sample.unknown, sample.complete),
         ),
         model=model.to_dict(),
         check=check,
     )
-    named, contexts = _contexts(customers, unit, column, rules)
+    names, contexts = _contexts(customers, unit, column, rules)
     return Twin(
         name="twin",
         alpha=np.array(model.alpha_),
@@ -238,7 +291,7 @@ def twin(
         cost=0.0 if unit is None or isinstance(unit, str) else unit,
         contexts=contexts,
         rules=rules,
-        segments=named,
+        segments=names,
         names=tuple(model.encoding_.names),
         covariance=_covariance(model) if uncertain else None,
         about=about,
@@ -246,7 +299,7 @@ def twin(
 
 
 def refuse(findings: Iterable[Finding], *, anyway: bool) -> None:
-    """Refuse a model from which prices must not be set, unless told to go on anyway."""
+    """Raise InvalidInput for findings that forbid setting prices, unless ``anyway``."""
     stops = [finding.text for finding in findings if finding.severity == STOP]
     if stops and not anyway:
         raise InvalidInput(
@@ -257,15 +310,15 @@ def refuse(findings: Iterable[Finding], *, anyway: bool) -> None:
 def _contexts(
     rows: TwinRows, cost: float | str | None, segment: str | None, rules: Rules | None
 ) -> tuple[tuple[str, ...], Resample]:
-    """The segments' names, and who comes."""
-    wanted = () if rules is None else rules.segments
-    if wanted and segment is None:
+    """Names of the segments, and the customers."""
+    required = () if rules is None else rules.segments
+    if required and segment is None:
         raise InvalidInput(
-            f"The rules have segments ({', '.join(wanted)}): name the column that tells them, as segment."
+            f"The rules have segments ({', '.join(required)}): name the column that tells them, as segment."
         )
-    named, index = ((), None) if segment is None else segment_index(rows.segment)
+    names, index = ((), None) if segment is None else segment_index(rows.segment)
     costs = rows.cost if isinstance(cost, str) else None
-    return named, Resample(rows.z, costs=costs, segments=index, today=rows.today)
+    return names, Resample(rows.z, costs=costs, segments=index, today=rows.today)
 
 
 def _covariance(model: Any) -> Array:
@@ -279,12 +332,12 @@ def _covariance(model: Any) -> Array:
 
 
 def _seen_by(model: Any, segment: str, sample: Sample) -> dict[str, Range]:
-    """The prices seen in each segment: by the model where it tells them, or else in this log."""
-    told = model.report_.segments if model.report_.by == segment else ()
-    return {**sample.prices, **{one.name: (one.low, one.high) for one in told if one.name in sample.prices}}
+    """Observed price range per segment, from the model's report if it has segments, else from this log."""
+    groups = model.report_.segments if model.report_.by == segment else ()
+    return {**sample.prices, **{one.name: (one.low, one.high) for one in groups if one.name in sample.prices}}
 
 
-def _today_told(today: Today, price: str) -> str:
+def _today_description(today: Today, price: str) -> str:
     if today is None:
         return f"the logged price ({price})"
     if isinstance(today, str):

@@ -1,10 +1,10 @@
 """The twin file: one Parquet file with the customers, and the model and settings in its schema's metadata.
 
-    columns     "z: <name>" for each entry of z, then cost, segment and today where there are any
+    columns     "z: <name>" per entry of z, then cost, segment and today if present
     metadata    hushprice = {"format": "hushprice-twin", "version": 1, "market": {...}, "about": {...}} as JSON
 
-Any tool that reads Parquet can read it. It holds the customers' encoded features and is as confidential as the log. It
-is written beside its place and moved there, so that a crash leaves the old one whole. Nothing is unpickled.
+Any Parquet reader can read it. It contains customers' encoded features and is as confidential as the log. It is written
+to a temporary file and renamed, so that a crash leaves the old file intact. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -35,16 +35,39 @@ PREFIX = "z: "
 
 
 class TwinFileError(HushpriceError):
-    """A twin file cannot be read or written, is corrupt, foreign or of a newer version."""
+    """A twin file cannot be read or written, is damaged or of a newer version, or is no twin."""
 
 
 def save_twin(twin: Twin, path: str | PathLike[str]) -> Path:
-    """Write a twin; a file that is no twin is never written over."""
+    """Write a twin.
+
+    Parameters
+    ----------
+    twin : Twin
+        The twin.
+    path : path-like
+        A new file, or a twin to replace. Other files are never replaced.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    TwinFileError
+        If the file cannot be written.
+    """
     target = check_twin_target(path)
-    told = {"format": TWIN_FORMAT, "version": TWIN_VERSION, "market": _market_told(twin), "about": plain(twin.about)}
-    table = _table(twin).replace_schema_metadata({KEY: json.dumps(told, allow_nan=False).encode()})
+    metadata = {
+        "format": TWIN_FORMAT,
+        "version": TWIN_VERSION,
+        "market": _market_fields(twin),
+        "about": plain(twin.about),
+    }
+    table = _table(twin).replace_schema_metadata({KEY: json.dumps(metadata, allow_nan=False).encode()})
     try:
-        with replacing(target, mode=0o600) as aside:  # it holds customers' data
+        with replacing(target, mode=0o600) as aside:  # it contains customers' data
             parquet.write_table(table, aside, compression="zstd", write_page_checksum=True)
     except OSError as problem:
         raise TwinFileError(f"The twin {target} cannot be written: {problem.strerror}.") from problem
@@ -52,25 +75,40 @@ def save_twin(twin: Twin, path: str | PathLike[str]) -> Path:
 
 
 def check_twin_target(path: str | PathLike[str]) -> Path:
-    """A path where a twin may be written: a new file, or one that is a twin already."""
+    """Check a path for a twin: a new file, or an existing twin."""
     return check_target(path, what="twin", example="shop.twin", is_one=_is_twin)
 
 
 def _is_twin(file: Path) -> bool:
     try:
-        _told(file)
+        _metadata(file)
     except TwinFileError:
         return False
     return True
 
 
 def load_twin(path: str | PathLike[str]) -> Twin:
-    """Read a twin back. It has the name of its file, so that twins in one study can be told apart."""
+    """Read a twin. Its name is that of the file, which distinguishes the twins of a study.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    Twin
+
+    Raises
+    ------
+    TwinFileError
+        If the file is missing, damaged, of a newer version or no twin.
+    """
     file = Path(path)
-    told = _told(file)
+    metadata = _metadata(file)
     table = _rows(file)
     try:
-        about, market = told["about"], told["market"]
+        about, market = metadata["about"], metadata["market"]
         if "today" not in table.column_names:
             raise InvalidInput("it has no column today")
         contexts = Resample(
@@ -102,24 +140,34 @@ def load_twin(path: str | PathLike[str]) -> Twin:
 def from_file(
     *, file: str, prices: tuple[float, float] | None = None, cost: float | None = None, public: float = 0.0
 ) -> Twin:
-    """A twin from its file (made by ``hushprice twin``): a market calibrated to a log of your own.
+    """A twin from its file (made by ``hushprice twin``): a market fitted to a log of your own.
 
-    file: its path; prices: another range to price in; cost: another unit cost, the same for everyone; public: the share
-    of customers who agree to send raw records. The file holds the customers' encoded features: it is as confidential as
-    the log.
+    The file contains customers' encoded features and is as confidential as the log.
+
+    Parameters
+    ----------
+    file : path-like
+        The file.
+    prices : (float, float), optional
+        Another price range.
+    cost : float, optional
+        Another unit cost, the same for everyone.
+    public : float
+        Share of customers who agree to send raw records.
     """
-    made = load_twin(str(file))
+    saved = load_twin(str(file))
     options: dict[str, Any] = {"public": public}
     if prices is not None:
         options["prices"] = tuple(prices)
     if cost is not None:
-        rows = made.contexts
+        rows = saved.contexts
         options |= {"cost": cost, "contexts": Resample(rows.rows, segments=rows.segments, today=rows.today)}
-    return replace(made, **options)
+    return replace(saved, **options)
 
 
-def _market_told(twin: Twin) -> dict[str, Any]:
-    told: dict[str, Any] = plain(
+def _market_fields(twin: Twin) -> dict[str, Any]:
+    """The fields of the market as plain data."""
+    market: dict[str, Any] = plain(
         {
             "alpha": twin.alpha,
             "beta": twin.beta,
@@ -132,7 +180,7 @@ def _market_told(twin: Twin) -> dict[str, Any]:
             "covariance": twin.covariance,
         }
     )
-    return told
+    return market
 
 
 def _table(twin: Twin) -> pa.Table:
@@ -142,25 +190,25 @@ def _table(twin: Twin) -> pa.Table:
     return pa.table(columns | {name: values for name, values in others.items() if values is not None})
 
 
-def _told(file: Path) -> Mapping[str, Any]:
-    """What the metadata tells, format and version checked."""
+def _metadata(file: Path) -> Mapping[str, Any]:
+    """The metadata of a twin file, with format and version checked."""
     if not file.is_file():
         raise TwinFileError(f"There is no twin {file}. Make one with: hushprice twin MODEL LOG --out {file}")
     try:
         schema = parquet.read_schema(file)
-        told = json.loads((schema.metadata or {}).get(KEY, b"null"))
-        json.dumps(told, allow_nan=False, ensure_ascii=False).encode()  # only what JSON and UTF-8 can say
+        metadata = json.loads((schema.metadata or {}).get(KEY, b"null"))
+        json.dumps(metadata, allow_nan=False, ensure_ascii=False).encode()  # no NaN, no lone surrogates
     except (OSError, pa.ArrowException, ValueError):
         raise TwinFileError(
             f"{file} is not a twin: it is no Parquet file, or a damaged one. Of a model or a log, first make a twin: "
             f"hushprice twin MODEL LOG --out NAME.twin"
         ) from None
-    if not isinstance(told, dict) or told.get("format") != TWIN_FORMAT:
+    if not isinstance(metadata, dict) or metadata.get("format") != TWIN_FORMAT:
         raise TwinFileError(
             f"{file} is not a twin of hushprice. Make one with: hushprice twin MODEL LOG --out NAME.twin"
         )
-    check_version(told, TWIN_VERSION, path=file, again="make the twin again", error=TwinFileError)
-    return told
+    check_version(metadata, TWIN_VERSION, path=file, again="make the twin again", error=TwinFileError)
+    return metadata
 
 
 def _rows(file: Path) -> pa.Table:
@@ -184,30 +232,30 @@ def _column(table: pa.Table, name: str, *, kind: Any = np.float64) -> Any:
     return values.astype(kind)
 
 
-def _covariance(told: Any) -> Array | None:
-    if told is None:
+def _covariance(value: Any) -> Array | None:
+    if value is None:
         return None
-    covariance = array("its covariance", told, shape=(None, None), limit=LARGEST_VALUE)
+    covariance = array("its covariance", value, shape=(None, None), limit=LARGEST_VALUE)
     if (np.diag(covariance) < 0.0).any():
         raise InvalidInput("its covariance has a negative variance")
     return covariance
 
 
-def _about(told: Mapping[str, Any]) -> About:
-    """Where it comes from, checked field by field."""
-    facts = restore(Facts, {name: value for name, value in told.items() if name not in ("seen_by", "model")}, "about")
+def _about(fields: Mapping[str, Any]) -> About:
+    """The origin of the twin, checked field by field."""
+    facts = restore(Facts, {name: value for name, value in fields.items() if name not in ("seen_by", "model")}, "about")
     if facts.log_rows < 1 or facts.left_out < 0:
         raise InvalidInput("about has no rows of the log")
-    model, seen_by = told["model"], told["seen_by"]
+    model, seen_by = fields["model"], fields["seen_by"]
     if not isinstance(model, dict | None):
         raise damaged("about.model", "an object", model)
     about = About(**vars(facts), model=model, seen_by={name: _pair(seen, name) for name, seen in seen_by.items()})
-    # restore takes null for a number that is not finite, of which there are none here
+    # restore turns null into a number that is not finite; here every number must be finite
     json.dumps(asdict(replace(about, model=None)), allow_nan=False)
     return about
 
 
-def _pair(told: Any, name: str) -> tuple[float, float]:
-    if not isinstance(told, list) or len(told) != 2:
-        raise damaged(f"about.seen_by of {name}", "two numbers", told)
-    return number(told[0], "about.seen_by"), number(told[1], "about.seen_by")
+def _pair(value: Any, name: str) -> tuple[float, float]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise damaged(f"about.seen_by of {name}", "two numbers", value)
+    return number(value[0], "about.seen_by"), number(value[1], "about.seen_by")
