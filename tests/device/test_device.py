@@ -67,7 +67,7 @@ PHASES = {"explore": phases.EXPLORE, "exploit": phases.EXPLOIT, "fixed": phases.
 
 
 def bits(value: Any) -> Any:
-    """Numbers so that only those of the same bits are equal."""
+    """Numbers as text, equal only if all bits are equal."""
     if isinstance(value, (list, tuple)):
         return [bits(item) for item in value]
     return value.hex() if isinstance(value, float) else value
@@ -80,7 +80,7 @@ def words_of(case: Mapping[str, Any]) -> list[int]:
 # -- test vectors -----------------------------------------------------------------------------------
 
 
-def test_the_file_of_vectors_is_what_the_kernels_give() -> None:
+def test_the_kernels_reproduce_the_vectors() -> None:
     assert (FILES / "device.json").read_text(encoding="utf-8") == flat(device_vectors()) + "\n"
 
 
@@ -102,8 +102,8 @@ SECTIONS: dict[str, tuple[Compute, str]] = {
 def test_vectors(section: str) -> None:
     compute, key = SECTIONS[section]
     for case in VECTORS[section]:
-        given = {name: value for name, value in case.items() if name != key}
-        assert bits(compute(**given)) == bits(case[key]), given
+        arguments = {name: value for name, value in case.items() if name != key}
+        assert bits(compute(**arguments)) == bits(case[key]), arguments
 
 
 def test_vectors_of_noise_levels() -> None:
@@ -116,9 +116,9 @@ def test_vectors_of_noise_levels() -> None:
                 Mechanism(name="gaussian", **options)
 
 
-def customers_of(told: Mapping[str, Any]) -> Promise:
+def customers_of(document: Mapping[str, Any]) -> Promise:
     """A promise for customers of this document, with any report."""
-    return replace(GENEROUS, family=told["family"], segments=told["segments"])
+    return replace(GENEROUS, family=document["family"], segments=document["segments"])
 
 
 def test_vectors_of_sessions() -> None:
@@ -135,7 +135,7 @@ def test_vectors_of_sessions() -> None:
 
 
 def test_vectors_of_the_shops_own_prices() -> None:
-    """Taken in shadow mode, in the range that a quote would have. A refusal tells no range: it may be a segment's."""
+    """Accepted in shadow mode within the range of quotes. A refusal names no range, as it may be a segment's."""
     for case in VECTORS["own_price"]:
         params = Params.read(case["params"], customers_of(case["params"]))
         if case["taken"]:
@@ -147,7 +147,7 @@ def test_vectors_of_the_shops_own_prices() -> None:
 
 
 def test_vectors_of_refusals() -> None:
-    """The document itself is taken; each change of one thing in it is refused."""
+    """The document itself is accepted; each change of one field is refused."""
     for case in VECTORS["refused"]:
         promise = Promise(**case["promise"])
         try:
@@ -161,19 +161,19 @@ def test_vectors_of_refusals() -> None:
 def test_the_older_vectors_of_mechanisms() -> None:
     for case in OLD["philox4x64_10"]:
         key, counter = ([int(word, 16) for word in case[name]] for name in ("key", "counter"))
-        found = philox.philox((key[0], key[1]), (counter[0], counter[1], counter[2], counter[3]))
-        assert [f"{word:016x}" for word in found] == case["words"]
+        words = philox.philox((key[0], key[1]), (counter[0], counter[1], counter[2], counter[3]))
+        assert [f"{word:016x}" for word in words] == case["words"]
     for case in OLD["normal"]:
         assert bits(philox.normal(int(case["word"], 16))) == bits(case["value"])
     for case in OLD["direction"]:
         assert bits(philox.direction(int(case["seed"], 16), case["number"], len(case["v"]))) == bits(case["v"])
     for case in OLD["report"]:
-        told = case["mechanism"]
-        if told["name"] != "randomized-response":
+        params = case["mechanism"]
+        if params["name"] != "randomized-response":
             options = {
-                key: told[key] for key in ("epsilon", "clip", "dim", "delta", "pairs", "top", "sd") if key in told
+                key: params[key] for key in ("epsilon", "clip", "dim", "delta", "pairs", "top", "sd") if key in params
             }
-            assert Mechanism(name=told["name"], **options).report(case["g"], words_of(case)) == case["report"]
+            assert Mechanism(name=params["name"], **options).report(case["g"], words_of(case)) == case["report"]
 
 
 # -- random cases against the kernels -----------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_reports_have_the_bits_of_the_kernels(mechanism: VectorMechanism) -> Non
     st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=4, max_size=4),
     st.lists(st.integers(0, 2**64 - 1), min_size=4, max_size=4),
 )
-def test_whatever_the_score_the_report_is_one_of_the_kernels(g: list[float], words: list[int]) -> None:
+def test_every_score_gives_a_report_of_the_kernels(g: list[float], words: list[int]) -> None:
     for mechanism in (MECHANISMS[2], MECHANISMS[5]):
         rows = np.zeros((1, mechanism.width), dtype=np.int64)
         privatize_rows(mechanism.spec, np.array([g]), np.array([words], dtype=np.uint64), rows)
@@ -291,26 +291,26 @@ def published(**changes: Any) -> dict[str, Any]:
 
 
 class Service:
-    """A service in memory that keeps every byte it is sent."""
+    """A service in memory that records every request."""
 
     def __init__(self, *documents: dict[str, Any], age: str = "no-cache") -> None:
         self.documents, self.age = list(documents or (published(),)), age
-        self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         self.reports: dict[str, Any] = {}
-        self.statuses: list[int] = []  # of the next posts; 0: no answer, -1: taken, but the answer is lost
+        self.statuses: list[int] = []  # of the next posts; 0: no answer, -1: accepted, but the answer is lost
         self.away = False
-        self.tags = True  # whether it heeds If-None-Match
-        self.told: dict[str, str] = {}  # further headers of its answers
+        self.tags = True  # whether it supports If-None-Match
+        self.extra_headers: dict[str, str] = {}  # of its answers
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        self.seen.append((method, path, dict(headers), body or b""))
+        self.requests.append((method, path, dict(headers), body or b""))
         if self.away:
             raise Unreachable("nobody there")
         if method == "GET":
-            told = self.documents.pop(0) if len(self.documents) > 1 else self.documents[0]
-            if self.tags and headers.get("If-None-Match") == f'"{told["version"]}"':
+            document = self.documents.pop(0) if len(self.documents) > 1 else self.documents[0]
+            if self.tags and headers.get("If-None-Match") == f'"{document["version"]}"':
                 return Answer(304, {"cache-control": self.age}, b"")
-            return Answer(200, {"cache-control": self.age}, json.dumps(told).encode())
+            return Answer(200, {"cache-control": self.age}, json.dumps(document).encode())
         status = self.statuses.pop(0) if self.statuses else 200
         if status == 0:
             raise Unreachable("nobody there")
@@ -324,7 +324,7 @@ class Service:
             if status == -1:
                 raise Unreachable("the answer was lost")
             return Answer(200, {}, json.dumps({"accepted": len(items), "known": 0, "version": 7}).encode())
-        return Answer(status, self.told, b'{"error": {"code": "no", "message": "No."}}')
+        return Answer(status, self.extra_headers, b'{"error": {"code": "no", "message": "No."}}')
 
     def close(self) -> None:
         pass
@@ -342,19 +342,19 @@ class Always(Service):
 
 
 def device_of(service: Service, **options: Any) -> Device:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "url": "http://shop", "key": "hp_device_0123456789", "product": "coffee", "transport": service,
         "promise": Promise(epsilon=2.0, clip=4.0), "words": UnsafeWords(1), "retry": Retry(sleep=lambda _: None),
         "ledger": None,
     }  # fmt: skip
-    return Device(**given | options)
+    return Device(**defaults | options)
 
 
 Z = [1.0, 0.73125, -0.40625]
 
 
 def test_nothing_leaves_but_the_report() -> None:
-    """Every byte that is sent, for customers whose every number is told by its digits."""
+    """Every byte that is sent, for customers whose numbers are recognisable by their digits."""
     service = Service()
     device = device_of(service, ledger=Ledger(epsilon=5.0), words=SystemWords())
     rng, private = np.random.default_rng(5), set()
@@ -363,9 +363,9 @@ def test_nothing_leaves_but_the_report() -> None:
         offer = device.offer({"loyalty": z[1], "distance": z[2]} if rng.random() < 0.5 else z, cost=float(rng.random()))
         private |= {repr(x) for x in (*z[1:], offer.price)}
         assert device.sold(offer, float(rng.integers(2)))
-    sent = b"".join(f"{m} {p} {sorted(h.items())}".encode() + body for m, p, h, body in service.seen).decode()
+    sent = b"".join(f"{m} {p} {sorted(h.items())}".encode() + body for m, p, h, body in service.requests).decode()
     assert not [number for number in private if number in sent or number[:10] in sent]
-    for method, path, headers, body in service.seen:
+    for method, path, headers, body in service.requests:
         if method == "GET":
             assert body == b""
             assert set(headers) <= {"Authorization", "If-None-Match"}
@@ -382,7 +382,7 @@ def test_nothing_leaves_but_the_report() -> None:
     assert sum(made is not None for made in reports) == 2, "after two reports of 2 the budget of 5 is spent; then null"
 
 
-def test_reports_are_made_as_the_promise_says_and_charged() -> None:
+def test_reports_follow_the_promise_and_are_charged() -> None:
     service, ledger = Service(), Ledger(epsilon=100.0)
     device = device_of(service, ledger=ledger)
     offer = device.offer(Z)
@@ -408,7 +408,7 @@ def test_reports_are_made_as_the_promise_says_and_charged() -> None:
     assert ledger.reports == 1
 
 
-def test_nothing_is_reported_where_nothing_is_asked_for() -> None:
+def test_no_report_unless_one_is_requested() -> None:
     service, ledger = Service(published(learn=False, phase="exploit")), Ledger(epsilon=1e-3)
     device = device_of(service, ledger=ledger)
     assert device.sold(device.offer(Z), 1)
@@ -420,7 +420,9 @@ def test_nothing_is_reported_where_nothing_is_asked_for() -> None:
     "change",
     [
         {"mechanism": published()["mechanism"] | {"epsilon": 2.5}},
-        {"mechanism": published()["mechanism"] | {"epsilon": 1.0}},  # even to the better: a product never changes
+        {
+            "mechanism": published()["mechanism"] | {"epsilon": 1.0}
+        },  # not even a stronger guarantee: a product never changes
         {"mechanism": published()["mechanism"] | {"clip": 3.0}},
         {"mechanism": published()["mechanism"] | {"name": "privunit", "pairs": 4, "top": 2}},
         {"features": []},
@@ -428,14 +430,14 @@ def test_nothing_is_reported_where_nothing_is_asked_for() -> None:
         {"score": {"shift": 3.0, "factor": 2.0}},
         {"theta": [50.0] * 6},
         {"theta": [math.nan] * 6},
-        {"version": 6, "cost": 1.0},  # not after a restored backup either
+        {"version": 6, "cost": 1.0},  # not even after a restored backup
         {"version": 7, "mechanism": published()["mechanism"] | {"epsilon": 1.0}},
         {"product": "tea"},
         {"protocol": 2},
         {"dim": 2},
     ],
 )
-def test_a_server_that_changes_its_mind_gets_nothing(change: dict[str, Any]) -> None:
+def test_a_server_that_changes_a_product_is_refused(change: dict[str, Any]) -> None:
     ledger = Ledger(epsilon=100.0)
     service = Service(published(), published(**{"version": 8} | change))
     if change.get("version") == 7:  # an ETag would hide it
@@ -447,10 +449,10 @@ def test_a_server_that_changes_its_mind_gets_nothing(change: dict[str, Any]) -> 
             device.offer(Z)
     assert ledger.reports == 0
     assert service.reports == {}
-    assert all(method == "GET" for method, *_ in service.seen)
+    assert all(method == "GET" for method, *_ in service.requests)
 
 
-def test_a_device_that_never_trusted_the_server_makes_nothing() -> None:
+def test_a_device_refuses_a_server_from_the_start() -> None:
     for body in (b"[]", b"{", b"NaN", b'{"format": "hushprice params"}', b"\xff", b"[" * 100_000):
         with pytest.raises(BrokenPromise):
             device_of(Always(200, body)).offer(Z)
@@ -459,43 +461,43 @@ def test_a_device_that_never_trusted_the_server_makes_nothing() -> None:
             device_of(Always(status)).offer(Z)
 
 
-def test_workers_that_are_not_of_one_mind_yet_are_asked_again() -> None:
+def test_parameters_of_a_lagging_worker_are_fetched_again() -> None:
     service = Service(published(version=8), published(version=7), published(version=9))
     device = device_of(service)
     assert [device.offer(Z).version for _ in range(2)] == [8, 9]
 
 
-def test_a_service_restored_from_a_backup_is_served_on() -> None:
-    """An earlier version, then another document of that version: each is looked at three times, and then taken."""
+def test_a_service_restored_from_a_backup_is_accepted() -> None:
+    """An earlier version, then another document of that version: each is fetched three times, and then accepted."""
     pauses: list[float] = []
     service, ledger = Service(published()), Ledger(epsilon=100.0)
     device = device_of(service, ledger=ledger, retry=Retry(sleep=pauses.append))
     service.tags = False
     device.offer(Z)
     for change in ({"version": 3}, {"version": 3, "phase": "exploit", "theta": [0.2] * 6}):
-        service.documents, before = [published(**change)], len(service.seen)
+        service.documents, before = [published(**change)], len(service.requests)
         offer = device.offer(Z)
         assert (offer.version, offer.experiment) == (3, "phase" not in change)
-        assert len(service.seen) - before == 3
+        assert len(service.requests) - before == 3
         assert device.sold(offer, 1)
         assert device.offer(Z).version == 3
-        assert len(service.seen) - before == 5, "it is the one to follow from now on"
+        assert len(service.requests) - before == 5, "it is the one to follow from now on"
     assert pauses == [0.2] * 4
     assert [item["version"] for item in service.reports.values()] == [3, 3]
     assert ledger.reports == 2
 
 
-def test_params_are_kept_as_long_as_the_server_says() -> None:
+def test_params_are_cached_as_long_as_the_server_says() -> None:
     service = Service(age="public, max-age=60")
     device = device_of(service)
     for _ in range(3):
         device.offer(Z)
-    assert len(service.seen) == 1
+    assert len(service.requests) == 1
     service = Service()
     device = device_of(service)
     for _ in range(3):
         device.offer(Z)
-    assert [headers.get("If-None-Match") for _, _, headers, _ in service.seen] == [None, '"7"', '"7"']
+    assert [headers.get("If-None-Match") for _, _, headers, _ in service.requests] == [None, '"7"', '"7"']
     service.away = True
     assert device.offer(Z).version == 7, "parameters at hand serve while the service is away"
     with pytest.raises(Unreachable):
@@ -510,7 +512,7 @@ def test_params_are_kept_as_long_as_the_server_says() -> None:
 def test_a_report_survives_a_crash_and_is_the_same(tmp_path: Path) -> None:
     service = Service()
     device = device_of(service, folder=tmp_path, ledger=Ledger(epsilon=100.0, path=tmp_path / "ledger.json"))
-    service.statuses = [-1] * 4  # the service takes it, but no answer arrives
+    service.statuses = [-1] * 4  # the service accepts it, but no answer arrives
     assert not device.sold(device.offer(Z), 1)
     assert device.waiting == 1
     assert "lost" in str(device.problem)
@@ -523,25 +525,25 @@ def test_a_report_survives_a_crash_and_is_the_same(tmp_path: Path) -> None:
     assert again.damaged == 1
     assert again.flush() == 0
     assert len(service.reports) == 2
-    last = json.loads(service.seen[-1][3])
+    last = json.loads(service.requests[-1][3])
     assert [item["id"] for item in last["reports"]] == list(service.reports), "several go together, in order"
     assert device_of(service, folder=tmp_path).waiting == 0
     assert Ledger(epsilon=100.0, path=tmp_path / "ledger.json").reports == 2
 
 
 def test_reports_go_to_the_service_they_were_made_for(tmp_path: Path) -> None:
-    """Two services with the same product and one folder; and files of a time when it was not written down for whom."""
+    """Two services with the same product and one folder; and files of a release that did not record the address."""
     away, other, back = Service(), Service(), Service()
     device = device_of(away, folder=tmp_path, url="https://shop-a.example")
     offer = device.offer(Z)
     away.away = True
     assert not device.sold(offer, 1)
-    (kept,) = (tmp_path / "coffee").glob("*/*.json")
+    (file,) = (tmp_path / "coffee").glob("*/*.json")
     elsewhere = device_of(other, folder=tmp_path, url="https://shop-b.example")
     assert (elsewhere.waiting, elsewhere.damaged, elsewhere.flush()) == (0, 0, 0)
-    assert other.seen == []
+    assert other.requests == []
     old = tmp_path / "coffee" / ("0" * 12 + "-" + "f" * 32 + ".json")
-    old.write_bytes(kept.read_bytes())
+    old.write_bytes(file.read_bytes())
     again = device_of(back, folder=tmp_path, url="https://SHOP-A.example:443/")  # the same address
     assert (again.waiting, again.damaged) == (1, 1)
     assert again.flush() == 0
@@ -550,7 +552,7 @@ def test_reports_go_to_the_service_they_were_made_for(tmp_path: Path) -> None:
 
 
 def test_a_device_that_dies_while_sending_sends_the_same_report(tmp_path: Path) -> None:
-    """The process ends in the middle of the request, without any goodbye."""
+    """The process ends in the middle of the request, without closing the connection."""
     code = (
         "import json, os, sys\n"
         "from hushprice.device import Answer, Device, Ledger, Promise\n"
@@ -576,7 +578,7 @@ def test_a_device_that_dies_while_sending_sends_the_same_report(tmp_path: Path) 
     assert again.ledger.reports == 1, "charged once"
 
 
-def test_retries_wait_longer_each_time_and_as_told() -> None:
+def test_retries_back_off_and_respect_retry_after() -> None:
     pauses: list[float] = []
     service = Service()
     device = device_of(service, retry=Retry(attempts=3, first=0.2, most=5.0, sleep=pauses.append))
@@ -584,17 +586,17 @@ def test_retries_wait_longer_each_time_and_as_told() -> None:
     assert device.sold(device.offer(Z), 1)
     assert 0.1 <= pauses[0] <= 0.3
     assert 0.2 <= pauses[1] <= 0.6
-    posts = [body for method, _, _, body in service.seen if method == "POST"]
+    posts = [body for method, _, _, body in service.requests if method == "POST"]
     assert len(posts) == 3
     assert len(set(posts)) == 1, "the same report with the same id"
     service.statuses = [429] * 3
-    service.told = {"retry-after": "2"}
+    service.extra_headers = {"retry-after": "2"}
     pauses.clear()
     assert not device.sold(device.offer(Z), 1)
     assert pauses == [2.0, 2.0]
 
 
-def test_a_report_that_will_never_be_taken_does_not_block_the_others() -> None:
+def test_a_report_that_is_refused_for_good_does_not_block_the_others() -> None:
     service = Service()
     device = device_of(service)
     for _ in range(3):
@@ -604,7 +606,7 @@ def test_a_report_that_will_never_be_taken_does_not_block_the_others() -> None:
     assert device.refused == 1
     assert len(service.reports) == 2
     service.statuses = [422]
-    assert not device.sold(device.offer(Z), 1)  # dropped: the service has it not
+    assert not device.sold(device.offer(Z), 1)  # dropped: the service does not have it
     assert (device.refused, device.waiting) == (2, 0)
     service.statuses = [401]
     assert not device.sold(device.offer(Z), 1)
@@ -616,7 +618,7 @@ def test_a_report_that_will_never_be_taken_does_not_block_the_others() -> None:
 
 @pytest.mark.parametrize("status", [400, 409, 413, 422])
 def test_only_the_service_can_refuse_a_report_for_good(status: int) -> None:
-    """A hotel's page says no to everything; the report stays."""
+    """A hotel's page refuses every request; the report stays."""
     service = Service()
     device = device_of(service)
     for _ in range(2):
@@ -632,7 +634,7 @@ def test_only_the_service_can_refuse_a_report_for_good(status: int) -> None:
 
 
 def test_only_the_service_can_acknowledge_a_report() -> None:
-    """A network's welcome page says 200 to everything; the report stays."""
+    """A network's welcome page answers 200 to every request; the report stays."""
     for body in (b"<html>", b"{}", b"[]", b'{"accepted": 0, "known": 0}', b'{"accepted": true, "known": 0}'):
         service = Service()
         device = device_of(service)
@@ -645,17 +647,17 @@ def test_only_the_service_can_acknowledge_a_report() -> None:
         assert len(service.reports) == 1
 
 
-def test_a_ledger_that_cannot_be_kept_stops_reports(tmp_path: Path) -> None:
+def test_a_ledger_that_cannot_be_written_stops_reports(tmp_path: Path) -> None:
     ledger = Ledger(epsilon=100.0, path=tmp_path / "ledger.json")
     service = Service()
     device = device_of(service, ledger=ledger)
     offer = device.offer(Z)
-    kept = (tmp_path / "ledger.json").read_bytes()
+    content = (tmp_path / "ledger.json").read_bytes()
     (tmp_path / "ledger.json").write_text("{}", encoding="utf-8")
     with pytest.raises(LedgerError):
         device.sold(offer, 1)
     assert service.reports == {}
-    (tmp_path / "ledger.json").write_bytes(kept)
+    (tmp_path / "ledger.json").write_bytes(content)
     assert device.sold(offer, 1), "the same offer, once the ledger is whole again"
 
 
@@ -679,9 +681,9 @@ class _Watched:
         self.bytes, real = 0, ledger_file._end
 
         def watched(path: Path, most: int | None = None) -> bytes:
-            found = real(path, most)
-            self.bytes += len(found)
-            return found
+            end = real(path, most)
+            self.bytes += len(end)
+            return end
 
         monkeypatch.setattr(ledger_file, "_end", watched)
 
@@ -699,7 +701,7 @@ def test_a_ledger_reads_the_end_of_its_log_and_keeps_it_short(tmp_path: Path, mo
         ledger.spend(SMALL)
         largest = max(largest, log.stat().st_size)
         if spent % 9 == 0:
-            file.write_bytes(early)  # set back: the log knows better, however short it was cut
+            file.write_bytes(early)  # an old copy: the log has more reports, even after it was cut
             assert Ledger(epsilon=100.0, path=file).reports == spent
     assert 2 * ledger_file.TAIL < largest <= 3 * ledger_file.TAIL, "it grew, and was cut"
     assert watched.bytes <= 110 * ledger_file.TAIL, "the end at each look, and when it is cut"
@@ -732,11 +734,11 @@ def test_a_log_that_cannot_be_cut_costs_the_customer_nothing(tmp_path: Path, mon
         for moment in range(5):
             calls, real = [0], getattr(os, name)
 
-            def failing(*given: Any, calls: list[int] = calls, real: Any = real, moment: int = moment) -> Any:
+            def failing(*arguments: Any, calls: list[int] = calls, real: Any = real, moment: int = moment) -> Any:
                 calls[0] += 1
                 if calls[0] == moment + 1:
                     raise OSError(5, "input/output error")
-                return real(*given)
+                return real(*arguments)
 
             with monkeypatch.context() as patch:
                 patch.setattr(os, name, failing)
@@ -821,8 +823,8 @@ def test_contexts_by_name() -> None:
             context(which, wrong)
 
 
-def test_a_server_learns_nothing_of_a_customer_from_who_is_refused() -> None:
-    """Each document once let some customers through and not others. Now what is sent is the same for both."""
+def test_whom_a_device_refuses_reveals_nothing() -> None:
+    """Each document once separated some customers from others. Both must send the same requests."""
     constant, loyalty, distance = published()["features"]
     asked: tuple[tuple[dict[str, Any], tuple[Any, Any], type[HushpriceError]], ...] = (
         ({"features": [constant, {"name": "loyalty", "value": 0.4}, distance]}, (0.4, 0.7), InvalidInput),
@@ -837,7 +839,7 @@ def test_a_server_learns_nothing_of_a_customer_from_who_is_refused() -> None:
             z = {"loyalty": one if change.get("features") else 0.5, "distance": 0.1}
             with pytest.raises(refusal):
                 device.sold(device.offer(z, segment=one if isinstance(one, str) else None), one)
-            sent.append([(method, path, body) for method, path, _, body in service.seen])
+            sent.append([(method, path, body) for method, path, _, body in service.requests])
         assert sent[0] == sent[1], change
     pinned = (("constant", 1.0), "loyalty", "distance")
     for features in ([constant, {"name": "loyalty", "value": 0.4}, distance], [constant, distance, loyalty], []):
@@ -846,21 +848,21 @@ def test_a_server_learns_nothing_of_a_customer_from_who_is_refused() -> None:
     assert Params.read(published(), replace(GENEROUS, features=pinned)).dim == 3
 
 
-def test_the_ranges_of_features_are_for_show_and_may_change() -> None:
+def test_the_ranges_of_features_may_change() -> None:
     constant, loyalty, distance = published()["features"]
     service = Service(published(), published(version=8, features=[constant, loyalty | {"high": 9.0}, distance]))
     device = device_of(service)
     assert [device.offer(Z).version for _ in range(2)] == [7, 8]
 
 
-def test_a_promise_made_of_a_document_is_what_it_asks_for() -> None:
-    told = published(family="poisson", segments=["adult", "student"])
-    promise = Promise.of(json.loads(json.dumps(told)))
+def test_a_promise_of_a_document_allows_what_it_asks_for() -> None:
+    document = published(family="poisson", segments=["adult", "student"])
+    promise = Promise.of(json.loads(json.dumps(document)))
     assert promise == Promise(
         epsilon=2.0, clip=4.0, mechanisms=["l2-ball"], prices=(1.0, 5.0), family="poisson",
         segments=["student", "adult"], features=[("constant", 1), "loyalty", "distance"],
     )  # fmt: skip
-    assert Params.read(told, promise).family == "poisson"
+    assert Params.read(document, promise).family == "poisson"
     assert Promise.of(published(features=[])).features is None
     for nothing in (None, {}, published(mechanism={}), published(features=3), published(segments=3)):
         with pytest.raises(BrokenPromise):
@@ -868,19 +870,19 @@ def test_a_promise_made_of_a_document_is_what_it_asks_for() -> None:
 
 
 def test_texts_of_a_broken_promise_have_few_digits() -> None:
-    """Or as many as it takes to tell two numbers apart."""
+    """Or as many as it takes to distinguish two numbers."""
     mechanism = published()["mechanism"]
     for change, promise, text in (
         ({"clip": 3.9999999999999996}, Promise(epsilon=2.0, clip=3.5), r"clip = 4; 3\.5 is promised"),
         ({"epsilon": 2.0000000000000004}, GENEROUS, None),
         ({"epsilon": 2.0000000000000004}, SEGMENTS, r"epsilon = 2\.0000000000000004; 2\.0 is promised"),
     ):
-        told = published(mechanism=mechanism | change, segments=list(promise.segments))
+        document = published(mechanism=mechanism | change, segments=list(promise.segments))
         if text is None:
-            assert Params.read(told, promise).mechanism.epsilon > 2.0
+            assert Params.read(document, promise).mechanism.epsilon > 2.0
             continue
         with pytest.raises(BrokenPromise, match=text):
-            Params.read(told, promise)
+            Params.read(document, promise)
 
 
 def test_a_report_costs_no_more_than_a_moment() -> None:
@@ -896,7 +898,7 @@ SECRETS = ([8.7512, 1.0], [8.7512, math.nan, 1.0], [8.7512, "x", 1.0], [8.7512e2
 
 
 @pytest.mark.parametrize("z", SECRETS)
-def test_refusals_tell_nothing_of_the_customer(z: Any) -> None:
+def test_refusals_reveal_nothing_about_the_customer(z: Any) -> None:
     device = device_of(Service())
     with pytest.raises(InvalidInput) as problem:
         device.offer(z)
@@ -916,7 +918,7 @@ def test_refusals_tell_nothing_of_the_customer(z: Any) -> None:
 
 
 def _whole_text(problem: BaseException | None) -> str:
-    """All that a traceback would show of an error and its causes."""
+    """Everything that a traceback shows of an error and its causes."""
     text = ""
     while problem is not None:
         text, problem = (
@@ -926,13 +928,13 @@ def _whole_text(problem: BaseException | None) -> str:
     return text
 
 
-def test_what_a_device_is_made_with_is_checked() -> None:
+def test_the_arguments_of_a_device_are_checked() -> None:
     for wrong in (
         {"url": "prices.example.com", "transport": None},
         {"url": "ftp://prices.example.com", "transport": None},
         {"url": "http://key@prices.example.com", "transport": None},
         {"url": "http://prices.example.com:port", "transport": None},
-        {"url": "shop"},  # whoever carries what is sent: it is kept for an address
+        {"url": "shop"},  # required with any transport: the outbox is named by the address
         {"key": ""},
         {"key": "a b"},
         {"product": "../coffee"},
@@ -952,7 +954,7 @@ def test_what_a_device_is_made_with_is_checked() -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidInput):
             Promise(**{"epsilon": 1.0, "clip": 1.0} | options)
-    with pytest.raises(TypeError, match="ledger"):  # whether to count is a choice that has to be made
+    with pytest.raises(TypeError, match="ledger"):  # there is no default: the caller decides whether to count
         Device(url="http://shop", key="key", product="coffee", promise=GENEROUS)  # type: ignore[call-arg]
     assert issubclass(BrokenPromise, HushpriceError)
     with pytest.raises(InvalidInput):
@@ -961,7 +963,7 @@ def test_what_a_device_is_made_with_is_checked() -> None:
         UnsafeWords(0, price=[1]).draw(2, "price")
 
 
-def test_nobody_there() -> None:
+def test_a_service_that_does_not_answer() -> None:
     transport = HttpTransport("http://127.0.0.1:9", timeout=0.5)
     began = time.monotonic()
     with pytest.raises(Unreachable, match="does not answer"):
@@ -974,7 +976,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 @pytest.mark.parametrize("drip", [OK + b"X-A: ", OK + b"Content-Length: 99999\r\n\r\n", b""])
 def test_a_server_that_never_ends_cannot_hold_a_device(drip: bytes) -> None:
-    """Bytes of a header or a body now and then, or ever more interim answers: each would reset a socket's timeout."""
+    """Bytes of a header or a body now and then, or endless interim answers: each resets a socket's timeout."""
     over = threading.Event()
 
     def serve(listener: socket.socket) -> None:

@@ -148,10 +148,10 @@ class Wire:
                 threading.Thread(target=self._pump, args=(near, far, self.sent), daemon=True).start()
                 threading.Thread(target=self._pump, args=(far, near, bytearray()), daemon=True).start()
 
-    def _pump(self, source: socket.socket, to: socket.socket, kept: bytearray) -> None:
+    def _pump(self, source: socket.socket, to: socket.socket, record: bytearray) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
-                kept += data
+                record += data
                 to.sendall(data)
             to.shutdown(socket.SHUT_WR)
 
@@ -183,7 +183,7 @@ def test_every_byte_on_the_wire(name: str, tmp_path: Path) -> None:
     sent = wire.sent.decode("ascii")
     digits = [f"{number % 1.0:.16f}"[2:12] for number in private if number % 1.0]  # prices at an end are whole
     assert len(digits) > 25
-    assert not [told for told in digits if told in sent]
+    assert not [text for text in digits if text in sent]
     get = r"GET /v1/products/coffee/params HTTP/1\.1\r\n(?:[^\r\n]+\r\n)+\r\n"
     post = r"POST /v1/products/coffee/reports HTTP/1\.1\r\n(?:[^\r\n]+\r\n)+\r\n(\{[^\r\n]*?\}(?=GET|$))"
     assert re.fullmatch(f"(?:{get}(?:{post})?)+", sent), "nothing but these"
@@ -256,8 +256,8 @@ def test_the_service_keeps_a_customers_promise_or_gets_nothing(tmp_path: Path) -
     policy = policies(400)["doubling"]
     plain = {"policy": "etc-doubling", "family": "logistic", "dim": 2, "prices": [0, 3]}
     with running(tmp_path, coffee=product(policy), tea=plain) as service:
-        given: dict[str, Any] = {"url": service.url, "key": KEY, "product": "coffee", "ledger": None}
-        careful = Device(**given, promise=Promise(epsilon=1.0, clip=policy.clip))
+        arguments: dict[str, Any] = {"url": service.url, "key": KEY, "product": "coffee", "ledger": None}
+        careful = Device(**arguments, promise=Promise(epsilon=1.0, clip=policy.clip))
         with careful, pytest.raises(BrokenPromise, match=r"epsilon = 8; 1 is promised"):
             careful.offer([1.0, 0.5])
         promise = Promise(epsilon=8.0, clip=policy.clip)
@@ -266,7 +266,7 @@ def test_the_service_keeps_a_customers_promise_or_gets_nothing(tmp_path: Path) -
             ({"product": "milk"}, "no such product"),
             ({"product": "tea"}, "not a private one"),
         ):
-            with Device(**given | wrong, promise=promise) as device, pytest.raises(ServiceRefused, match=text):
+            with Device(**arguments | wrong, promise=promise) as device, pytest.raises(ServiceRefused, match=text):
                 device.offer([1.0, 0.5])
         assert service.service.view("coffee").seq == 0
 

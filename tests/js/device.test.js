@@ -39,8 +39,8 @@ test("a price, a sale, a report", async () => {
 
 test("what leaves is exactly this, to the byte", async () => {
   const service = new FakeService();
-  const told = [];
-  const device = deviceOf(service, { onSend: (bytes, about) => told.push([bytes, about]) });
+  const calls = [];
+  const device = deviceOf(service, { onSend: (bytes, about) => calls.push([bytes, about]) });
   const receipt = await device.sold(await device.offer(Z), 0);
   const { sent, ...item } = receipt;
   assert.ok(sent);
@@ -63,40 +63,40 @@ test("what leaves is exactly this, to the byte", async () => {
     assert.deepEqual([credentials, referrerPolicy, redirect, cache], ["omit", "no-referrer", "error", "no-store"]);
   }
   assert.deepEqual(
-    told.map(([bytes, { method, url }]) => [new TextDecoder().decode(bytes), method, url]),
+    calls.map(([bytes, { method, url }]) => [new TextDecoder().decode(bytes), method, url]),
     service.requests.map(({ body, method, url }) => [body, method, url]),
   );
-  assert.ok(told.every(([, about]) => !JSON.stringify(about).includes("hp_device_secret")));
+  assert.ok(calls.every(([, about]) => !JSON.stringify(about).includes("hp_device_secret")));
 });
 
 test("no number of the customer is in any request, storage, offer or error", async () => {
   const service = new FakeService(document({ segments: ["adult", "student"], ranges: { student: [1, 2] } }));
-  const kept = [];
+  const stored = [];
   const memory = new MemoryStorage();
   const storage = {
     getItem: (key) => memory.getItem(key),
     removeItem: (key) => memory.removeItem(key),
-    setItem: (key, text) => (kept.push(key, text), memory.setItem(key, text)),
+    setItem: (key, text) => (stored.push(key, text), memory.setItem(key, text)),
   };
   const own = promise({ segments: ["adult", "student"] });
   const device = deviceOf(service, { storage, words: undefined, promise: own });
-  const seen = [];
+  const texts = [];
   for (let i = 0; i < 40; i++) {
     const offer = await device.offer(Z, { segment: "student", cost: 0.619283 });
-    seen.push(JSON.stringify(offer), inspect(offer, { showHidden: true, depth: 9 }));
+    texts.push(JSON.stringify(offer), inspect(offer, { showHidden: true, depth: 9 }));
     if (i % 4 === 0) service.trouble.push(503, new TypeError("offline"));
-    seen.push(JSON.stringify(await device.sold(offer, i % 2)));
+    texts.push(JSON.stringify(await device.sold(offer, i % 2)));
   }
-  const note = (problem) => seen.push(inspect(problem));
+  const note = (problem) => texts.push(inspect(problem));
   await device.sold(await device.offer(Z, { segment: "student" }), 0.619283).catch(note);
   await device.offer({ ...Z, loyalty: "734251" }, { segment: "student" }).catch(note);
   device.close();
   const sent = service.requests.map(({ url, headers, body }) => `${url} ${JSON.stringify(headers)} ${body}`);
-  assert.ok(sent.length > 40 && kept.length > 40);
-  for (const text of [...sent, ...kept]) {
+  assert.ok(sent.length > 40 && stored.length > 40);
+  for (const text of [...sent, ...stored]) {
     for (const secret of [...SECRETS, "student", "619283"]) assert.ok(!text.includes(secret), text);
   }
-  for (const text of seen) {
+  for (const text of texts) {
     for (const secret of ["734251", "281937", "619283"]) assert.ok(!text.includes(secret), text);
   }
   for (const { body } of service.posts()) {
@@ -107,7 +107,7 @@ test("no number of the customer is in any request, storage, offer or error", asy
   }
 });
 
-test("parameters are kept while they are fresh, then asked for again by their ETag", async () => {
+test("parameters are cached while they are fresh, then asked for again by their ETag", async () => {
   const service = new FakeService();
   let now = 1000;
   const device = deviceOf(service, { now: () => now });
@@ -331,7 +331,7 @@ test("the ledger is charged before the report is made, and a damaged one stops i
   assert.ok((await device.sold(offer, 1)).sent, "nothing was made, so it may be tried again");
 });
 
-test("a report that cannot be kept is not sent, and made anew when it can", async () => {
+test("a report that cannot be stored is not sent, and is made again later", async () => {
   const service = new FakeService();
   const memory = new MemoryStorage();
   let full = true;
@@ -555,7 +555,7 @@ test("two tabs send nothing twice and lose nothing", async () => {
   assert.equal((await tabs[0].ledger.state()).reports, 15);
 });
 
-test("randomness is the operating system's unless an unsafe source is given by name", async () => {
+test("randomness is the operating system's unless an unsafe source is named", async () => {
   const service = new FakeService(document({ phase: "explore" }));
   const device = deviceOf(service, { words: undefined });
   const prices = new Set();
@@ -567,13 +567,13 @@ test("randomness is the operating system's unless an unsafe source is given by n
   assert.equal(prices.size, 20);
   assert.equal(new Set([...service.reports.values()].map((item) => item.report.seed)).size, 20);
   assert.throws(() => deviceOf(service, { words: { draw: () => [0n] } }), InvalidInput);
-  const given = new UnsafeWords(0n, { price: [1n << 63n] });
-  const fixed = deviceOf(service, { words: given });
+  const unsafe = new UnsafeWords(0n, { price: [1n << 63n] });
+  const fixed = deviceOf(service, { words: unsafe });
   assert.equal((await fixed.offer(Z)).price, 3);
   await assert.rejects(fixed.offer(Z), InvalidInput);
 });
 
-test("a device must be told what it needs", () => {
+test("a device requires its options", () => {
   const service = new FakeService();
   const wrong = [
     { product: "Coffee!" },

@@ -1,4 +1,4 @@
-/** What the tests share: a published document, a promise, and a service that runs in this process. */
+/** Shared by the tests: a published document, a promise, and a service that runs in this process. */
 
 import fs from "node:fs";
 
@@ -49,7 +49,7 @@ export const document = (more = {}) => ({
   ...more,
 });
 
-/** A service that answers as the real one does, remembers every byte it was given, and fails when told to. */
+/** A service that answers as the real one does, records every request, and fails on demand. */
 export class FakeService {
   constructor(published = document()) {
     this.published = published;
@@ -57,7 +57,7 @@ export class FakeService {
     this.forgetful = false; // sends the document even if the device has it
     this.requests = [];
     this.reports = new Map();
-    this.trouble = []; // what the next requests meet: a status, an Error, or "lost" (taken, but the answer is lost)
+    this.trouble = []; // outcomes of the next requests: a status, an Error, or "lost" (accepted, but the answer is lost)
     this.fetch = (url, init) => this.#answer(url, init);
   }
 

@@ -176,8 +176,8 @@ test("the browser's locks are used where there are some", async () => {
   assert.deepEqual(asked, ["hushprice:x", `hushprice:${KEY}`]);
 });
 
-test("tabs without locks are not given a storage that they share", async () => {
-  const kept = ["window", "navigator", "localStorage", "sessionStorage"].map((name) => {
+test("tabs without locks may not use a shared storage", async () => {
+  const originals = ["window", "navigator", "localStorage", "sessionStorage"].map((name) => {
     return [name, Object.getOwnPropertyDescriptor(globalThis, name)];
   });
   const put = (name, value) => Object.defineProperty(globalThis, name, { value, configurable: true });
@@ -204,20 +204,20 @@ test("tabs without locks are not given a storage that they share", async () => {
     assert.ok(new Ledger({ epsilon: 1, storage: localStorage }), "a secure page has locks");
     assert.ok(device(localStorage));
   } finally {
-    for (const [name, before] of kept) {
+    for (const [name, before] of originals) {
       delete globalThis[name];
       if (before) Object.defineProperty(globalThis, name, before);
     }
   }
 });
 
-test("a browser without storage is not given a ledger that forgets", () => {
-  const given = { document: {}, localStorage: new MemoryStorage() };
+test("a browser without storage gets no ledger by default", () => {
+  const page = { document: {}, localStorage: new MemoryStorage() };
   const before = Object.getOwnPropertyDescriptor(globalThis, "localStorage");
-  globalThis.document = given.document;
+  globalThis.document = page.document;
   try {
-    Object.defineProperty(globalThis, "localStorage", { value: given.localStorage, configurable: true });
-    assert.equal(defaultStorage(), given.localStorage);
+    Object.defineProperty(globalThis, "localStorage", { value: page.localStorage, configurable: true });
+    assert.equal(defaultStorage(), page.localStorage);
     const blocked = () => {
       throw new Error("blocked");
     };

@@ -99,8 +99,8 @@ test("refuses documents without any one of their parts", () => {
 test("takes the documents of the test vectors that must be taken, and no other", () => {
   const { refused } = vectors("device.json");
   assert.ok(refused.length > 10);
-  for (const { why, promise: given, params } of refused) {
-    const own = new PrivacyPromise(given);
+  for (const { why, promise: limits, params } of refused) {
+    const own = new PrivacyPromise(limits);
     if (why === null) assert.ok(readParams(params, own));
     else assert.throws(() => readParams(params, own), BrokenPromise, why);
   }
@@ -137,8 +137,8 @@ test("what customers there are is promised, and no document says otherwise", () 
   for (const other of others) {
     assert.throws(() => readParams(document({ features: other }), promise({ features: pins })), BrokenPromise);
   }
-  const shown = [features[0], { name: "loyalty", low: -3, high: 7 }, features[2]]; // ranges are for show
-  assert.ok(readParams(document({ features: shown }), promise({ features: pins })));
+  const changed = [features[0], { name: "loyalty", low: -3, high: 7 }, features[2]]; // ranges may change
+  assert.ok(readParams(document({ features: changed }), promise({ features: pins })));
   const segments = ["student", "adult"];
   assert.ok(readParams(document({ segments: ["adult", "student"] }), promise({ segments })));
   for (const other of [[], ["adult"], ["adult", "student", "gold"], ["adult", "gold"]]) {
@@ -148,14 +148,14 @@ test("what customers there are is promised, and no document says otherwise", () 
 });
 
 test("a promise made of a document is exactly what it asks for, and survives JSON", () => {
-  const given = document({ family: "poisson", segments: ["adult", "student"] });
-  const made = PrivacyPromise.of(given);
+  const published = document({ family: "poisson", segments: ["adult", "student"] });
+  const made = PrivacyPromise.of(published);
   const again = new PrivacyPromise(JSON.parse(JSON.stringify(made)));
   assert.deepEqual(again, made);
-  assert.ok(readParams(given, again));
+  assert.ok(readParams(published, again));
   const changes = [{ family: "linear" }, { segments: [] }, { features: [] }, { prices: [0.5, 5] }];
   for (const change of [...changes, mechanism({ epsilon: 2.1 }), mechanism({ name: "privunit" })]) {
-    assert.throws(() => readParams({ ...given, ...change }, again), BrokenPromise);
+    assert.throws(() => readParams({ ...published, ...change }, again), BrokenPromise);
   }
   assert.ok(readParams(document({ features: [] }), PrivacyPromise.of(document({ features: [] }))));
   const lacking = ["prices", "family", "segments", "features"].map((name) => document({ [name]: undefined }));

@@ -30,18 +30,18 @@ PHASES = {"explore": phases.EXPLORE, "exploit": phases.EXPLOIT, "fixed": phases.
 Case = tuple[Any, Any]  # a question and the kernels' answer
 
 
-def told(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Plain data with every float as its bits."""
     if isinstance(value, float):
         return f"f:{struct.pack('>d', value).hex()}"
     if isinstance(value, dict):
-        return {key: told(item) for key, item in value.items()}
+        return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [told(item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]
+        return [to_plain(item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]
     return value
 
 
-def heard(text: str) -> float:
+def from_bits(text: str) -> float:
     """The float of these bits."""
     (value,) = struct.unpack(">d", bytes.fromhex(text.removeprefix("f:")))
     return float(value)
@@ -230,9 +230,9 @@ def coins(rng: np.random.Generator) -> list[Case]:
 def sessions(rng: np.random.Generator) -> list[Case]:
     """The test vectors' sessions: what a document says goes all the way to a price and a report."""
     cases = []
-    for given in device_vectors()["sessions"]:
-        answers = [{"price": told(c["price"]), "report": c["report"]} for c in given["customers"]]
-        cases.append((given, answers))
+    for session in device_vectors()["sessions"]:
+        answers = [{"price": to_plain(c["price"]), "report": c["report"]} for c in session["customers"]]
+        cases.append((session, answers))
     return cases
 
 
@@ -298,7 +298,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[Case
     rng = np.random.default_rng(20261116)
     cases = {name: make(rng) for name, make in MAKERS.items()}
     file = tmp_path_factory.mktemp("js") / "questions.json"
-    file.write_text(json.dumps({name: told([q for q, _ in some]) for name, some in cases.items()}))
+    file.write_text(json.dumps({name: to_plain([q for q, _ in some]) for name, some in cases.items()}))
     answers = json.loads(run_node("tools/answers.mjs", file))
     return {name: (some, answers[name]) for name, some in cases.items()}
 
@@ -317,15 +317,15 @@ def test_same_bits(asked: dict[str, tuple[list[Case], list[Any]]], name: str, le
 def _same(answer: Any, wanted: Any) -> bool:
     """Equal to the last bit, but for the bits of a NaN."""
     if isinstance(wanted, float) and math.isnan(wanted):
-        return math.isnan(heard(answer))
-    return bool(answer == told(wanted))
+        return math.isnan(from_bits(answer))
+    return bool(answer == to_plain(wanted))
 
 
 def test_gaussian_curve(asked: dict[str, tuple[list[Case], list[Any]]]) -> None:
     """Never below the exact delta, and above it by no more than the stated allowance for rounding, twice over."""
     cases, answers = asked["delta"]
     for (question, (exact, first)), answer in zip(cases, answers, strict=True):
-        over = mpmath.mpf(heard(answer)) - exact
+        over = mpmath.mpf(from_bits(answer)) - exact
         allowance = 5e-14 * first * (1 - mpmath.log(first)) + mpmath.mpf(1e-300)
         assert 0 <= over <= 2 * allowance, question
 

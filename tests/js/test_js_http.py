@@ -104,10 +104,10 @@ def in_javascript(
     url: str, product: str, customers: list[dict[str, Any]], seed: int, folder: Path, lose: int
 ) -> dict[str, Any]:
     file = folder / f"{product}.json"
-    given = {"url": url, "key": KEYS["device"], "product": product, "promise": PROMISE, "budget": BUDGET}
-    file.write_text(json.dumps(given | {"seed": seed, "lose": lose, "customers": customers}))
-    found: dict[str, Any] = json.loads(run_node("tools/shopper.mjs", file))
-    return found
+    options = {"url": url, "key": KEYS["device"], "product": product, "promise": PROMISE, "budget": BUDGET}
+    file.write_text(json.dumps(options | {"seed": seed, "lose": lose, "customers": customers}))
+    result: dict[str, Any] = json.loads(run_node("tools/shopper.mjs", file))
+    return result
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
@@ -120,14 +120,14 @@ def test_both_devices_send_the_same_bytes(tmp_path: Path, product: str) -> None:
     ]
     with serving(tmp_path / "one") as first, serving(tmp_path / "two") as second:
         offers, bodies = in_python(first, product, customers, 17)
-        found = in_javascript(second, product, customers, 17, tmp_path, lose=0)
+        result = in_javascript(second, product, customers, 17, tmp_path, lose=0)
         states = [asked(url, product, "state").json() for url in (first, second)]
-    assert [(o["price"], o["version"], o["experiment"]) for o in found["offers"]] == offers
-    assert [sent["body"] for sent in found["sent"] if sent["method"] == "POST"] == bodies
+    assert [(o["price"], o["version"], o["experiment"]) for o in result["offers"]] == offers
+    assert [sent["body"] for sent in result["sent"] if sent["method"] == "POST"] == bodies
     assert len(bodies) == len(customers) == states[0]["seq"]
     assert states[0] == states[1]
-    assert {o["experiment"] for o in found["offers"]} == {True, False}
-    assert found["waiting"] == 0
+    assert {o["experiment"] for o in result["offers"]} == {True, False}
+    assert result["waiting"] == 0
 
 
 def test_lost_answers_count_once_and_nothing_else_leaves(tmp_path: Path) -> None:
@@ -136,15 +136,15 @@ def test_lost_answers_count_once_and_nothing_else_leaves(tmp_path: Path) -> None
         {"context": {"loyalty": 0.73425101 + i * 1e-3, "hurry": 0.28193702}, "y": i % 2} for i in range(40)
     ]  # fmt: skip
     with serving(tmp_path / "one") as url:
-        found = in_javascript(url, "privunit", customers, 5, tmp_path, lose=3)
+        result = in_javascript(url, "privunit", customers, 5, tmp_path, lose=3)
         rows = list(csv.DictReader(io.StringIO(asked(url, "privunit", "log").text)))
-    posts = [sent["body"] for sent in found["sent"] if sent["method"] == "POST"]
-    assert len(posts) > len(customers) == len(rows) == len({o["id"] for o in found["offers"]})
-    assert found["waiting"] == 0
-    assert [json.loads(row["report"] or "null") for row in rows] == [o["report"] for o in found["offers"]]
-    asked_for = sum(offer["report"] is not None for offer in found["offers"])
-    assert found["ledger"]["reports"] == asked_for
-    everything = json.dumps(found["sent"])
+    posts = [sent["body"] for sent in result["sent"] if sent["method"] == "POST"]
+    assert len(posts) > len(customers) == len(rows) == len({o["id"] for o in result["offers"]})
+    assert result["waiting"] == 0
+    assert [json.loads(row["report"] or "null") for row in rows] == [o["report"] for o in result["offers"]]
+    asked_for = sum(offer["report"] is not None for offer in result["offers"])
+    assert result["ledger"]["reports"] == asked_for
+    everything = json.dumps(result["sent"])
     for secret in ("73425", "28193", "loyalty", "hurry"):
         assert secret not in everything
     assert all(set(json.loads(body)) == {"id", "version", "report"} for body in posts)

@@ -13,18 +13,18 @@ const privacy = vectors("privacy.json");
 const device = vectors("device.json");
 
 /** Equal to the last bit: 0 and -0 differ, NaN is NaN. */
-function same(found, wanted, about) {
-  assert.ok(Object.is(found, wanted), `${about}: ${found} is not ${wanted}`);
+function same(actual, wanted, about) {
+  assert.ok(Object.is(actual, wanted), `${about}: ${actual} is not ${wanted}`);
 }
 
 function each(section, check) {
   assert.ok(section.length > 0);
-  section.forEach((given, i) => check(given, `case ${i}`));
+  section.forEach((vector, i) => check(vector, `case ${i}`));
 }
 
-function sameList(found, wanted, about) {
-  same(found.length, wanted.length, about);
-  wanted.forEach((value, i) => same(found[i], value, about));
+function sameList(actual, wanted, about) {
+  same(actual.length, wanted.length, about);
+  wanted.forEach((value, i) => same(actual[i], value, about));
 }
 
 test("Philox and normals", () => {
@@ -32,7 +32,7 @@ test("Philox and normals", () => {
     sameList(numbers.philox(key.map(word), counter.map(word)), words.map(word), about);
   });
   each(privacy.normal_quantile, ({ u, value }, about) => same(numbers.normalQuantile(u), value, about));
-  each(privacy.normal, (given, about) => same(numbers.normal(word(given.word)), given.value, about));
+  each(privacy.normal, (vector, about) => same(numbers.normal(word(vector.word)), vector.value, about));
   each(privacy.direction, ({ seed, number, v }, about) => {
     sameList(numbers.direction(word(seed), number, v.length), v, about);
   });
@@ -66,18 +66,18 @@ test("coins", () => {
 });
 
 test("noise levels that keep a promise and ones that do not", () => {
-  each(device.gaussian, ({ holds, ...given }, about) => {
-    const loss = guarantee.lossOf({ name: "gaussian", ...given });
-    same(guarantee.lossDelta(loss, given.epsilon) <= given.delta, holds, about);
+  each(device.gaussian, ({ holds, ...vector }, about) => {
+    const loss = guarantee.lossOf({ name: "gaussian", ...vector });
+    same(guarantee.lossDelta(loss, vector.epsilon) <= vector.delta, holds, about);
   });
 });
 
 test("reports", () => {
-  const vectorReports = privacy.report.filter((given) => given.mechanism.name !== "randomized-response");
+  const vectorReports = privacy.report.filter((vector) => vector.mechanism.name !== "randomized-response");
   each(vectorReports, ({ mechanism, g, words, report: wanted }) => {
     const { pairs = 1, top = 1, coin = "0" } = mechanism;
-    const found = kernels.privatize({ ...mechanism, pairs, top, coin: word(coin) }, g, words.map(word));
-    assert.deepEqual(found, wanted);
+    const actual = kernels.privatize({ ...mechanism, pairs, top, coin: word(coin) }, g, words.map(word));
+    assert.deepEqual(actual, wanted);
   });
 });
 

@@ -238,11 +238,11 @@ def test_directions_are_uniform() -> None:
 
 
 def direction_mechanisms() -> list[Any]:
-    found: list[Any] = []
+    mechanisms: list[Any] = []
     for epsilon in EPSILONS:
         for dim in DIMS:
-            found += [kind(epsilon=epsilon, clip=2.0, dim=dim) for kind in (L2Ball, PrivUnit)]
-    return found
+            mechanisms += [kind(epsilon=epsilon, clip=2.0, dim=dim) for kind in (L2Ball, PrivUnit)]
+    return mechanisms
 
 
 @pytest.mark.parametrize("mechanism", direction_mechanisms(), ids=str)
@@ -404,7 +404,7 @@ def test_gaussian_curve_against_another_library() -> None:
 
 
 def test_gaussian_calibration() -> None:
-    """sigma for (1, 1e-3) at clip 1, by a root found with another library, and what the paper's sigma truly gives."""
+    """sigma for (1, 1e-3) at clip 1, by a root finder of another library, and the epsilon of the paper's sigma."""
     with mp.workdps(30):
         mu = mp.findroot(lambda m: mp.ncdf(m / 2 - 1 / m) - mp.e * mp.ncdf(-m / 2 - 1 / m) - mp.mpf("1e-3"), 0.4)
     analytic = Gaussian(epsilon=1.0, delta=1e-3, clip=1.0, dim=2)
@@ -695,24 +695,24 @@ def test_ledger_is_shared_by_processes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_audit_certifies_nearly_all_of_a_pure_claim(epsilon: float) -> None:
     for mechanism in (L2Ball(epsilon=epsilon, clip=2.0, dim=4), RandomizedResponse(epsilon=epsilon)):
-        found = privacy.audit(mechanism, samples=60_000, rng=UnsafeSeed(1))
-        assert found.passed
-        assert found.epsilon > 0.85 * epsilon, "an attack this weak would catch nobody"
-        assert "holds" in found.verdict
+        result = privacy.audit(mechanism, samples=60_000, rng=UnsafeSeed(1))
+        assert result.passed
+        assert result.epsilon > 0.85 * epsilon, "an attack this weak would catch nobody"
+        assert "holds" in result.verdict
 
 
 @pytest.mark.parametrize("control", privacy.controls(epsilon=1.0, delta=1e-3, clip=3.0, dim=2), ids=lambda c: c.name)
 def test_audit_catches_what_is_wrong_on_purpose(control: Mechanism) -> None:
-    found = privacy.audit(control, samples=200_000, rng=UnsafeSeed(2))
-    assert not found.passed
-    assert "BROKEN" in found.verdict
+    result = privacy.audit(control, samples=200_000, rng=UnsafeSeed(2))
+    assert not result.passed
+    assert "BROKEN" in result.verdict
 
 
 def test_float_gaussian_is_caught_by_its_low_order_bits_alone() -> None:
     control = next(c for c in privacy.controls(epsilon=1.0, delta=1e-3, clip=1.0, dim=2) if "floating" in c.name)
-    found = privacy.audit(control, samples=50_000, rng=UnsafeSeed(3))
-    assert "low-order bits" in found.worst.event
-    assert found.epsilon > 3.0
+    result = privacy.audit(control, samples=50_000, rng=UnsafeSeed(3))
+    assert "low-order bits" in result.worst.event
+    assert result.epsilon > 3.0
 
 
 def test_audit_bound_is_clopper_pearson() -> None:

@@ -1,8 +1,8 @@
 /**
- * Answers to questions that another program put into a file: `node answers.mjs questions.json`.
+ * Answers the questions in a file that another program wrote: `node answers.mjs questions.json`.
  *
- * Floating-point numbers are written as "f:" and the 16 hexadecimal digits of their bits, both ways, so that none is
- * changed and infinities, NaN and -0 can be told.
+ * Floating-point numbers are written as "f:" and the 16 hexadecimal digits of their bits, both ways, so that
+ * none changes and infinities, NaN and -0 are distinct.
  */
 
 import fs from "node:fs";
@@ -55,13 +55,13 @@ async function reportsAllowed({ epsilon, delta, mechanisms }) {
 }
 
 const ANSWERS = {
-  mean: (given) => encoded(mean(...given)),
-  omega: (given) => encoded(omega(...given)),
-  quantile: (given) => encoded(normalQuantile(...given)),
+  mean: (question) => encoded(mean(...question)),
+  omega: (question) => encoded(omega(...question)),
+  quantile: (question) => encoded(normalQuantile(...question)),
   direction: ([seed, number, n]) => Array.from(direction(word(seed), number, n), encoded),
-  best_price: (given) => encoded(bestPrice(...given)),
-  quote: (given) => encoded(quoteOnTerms(...given)),
-  score: (given) => Array.from(score(...given), encoded),
+  best_price: (question) => encoded(bestPrice(...question)),
+  quote: (question) => encoded(quoteOnTerms(...question)),
+  score: (question) => Array.from(score(...question), encoded),
   report: ({ mechanism, g, words }) => {
     return privatize({ ...mechanism, coin: word(mechanism.coin) }, Float64Array.from(g), words.map(word));
   },
@@ -76,6 +76,6 @@ const questions = decoded(JSON.parse(fs.readFileSync(process.argv[2], "utf8")));
 const answers = {};
 for (const [name, cases] of Object.entries(questions)) {
   answers[name] = [];
-  for (const given of cases) answers[name].push(await ANSWERS[name](given));
+  for (const question of cases) answers[name].push(await ANSWERS[name](question));
 }
 console.log(JSON.stringify(answers));

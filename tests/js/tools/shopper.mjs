@@ -1,6 +1,6 @@
 /**
  * A device against a service: `node shopper.mjs orders.json` sells to the customers of a file, one after the other, and
- * prints what was quoted, every request as it was given to fetch, and what the ledger says in the end.
+ * prints the quoted prices, every request that was passed to fetch, and the final state of the ledger.
  *
  * Every `lose`-th answer to a report is lost on the way, so that the report has to be sent again.
  */
