@@ -16,6 +16,7 @@ from alembic.runtime.migration import MigrationContext
 from hushprice.errors import InvalidInput
 from hushprice.service import Store, Unavailable
 from hushprice.service.storage import migrate
+from hushprice.service.storage.database import database_url
 from hushprice.service.storage.schema import schema, sqlite_tables, tables
 from tests.support.postgres import Postgres
 
@@ -43,7 +44,7 @@ def before_revisions(url: str) -> None:
     with store.write() as connection:
         tables.drop_all(connection)
         sqlite_tables.drop_all(connection)
-        connection.execute(sa.text("DROP TABLE alembic_version"))
+        connection.execute(sa.text(f"DROP TABLE {migrate.RECORD}"))
         tables.create_all(connection)
         if store.sqlite:
             sqlite_tables.create_all(connection)
@@ -60,14 +61,14 @@ def names(store: Store) -> list[str]:
 def recorded(url: str) -> str | None:
     engine = Store.open(url, create=False).engine
     with engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        return MigrationContext.configure(connection, opts={"version_table": migrate.RECORD}).get_current_revision()
 
 
 def described(url: str) -> list[tuple[Any, ...]]:
     """Every table and index as the database itself describes them."""
     store = Store.open(url)
     if store.sqlite:
-        query = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE '%alembic%' ORDER BY name"
+        query = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
     else:
         query = (
             "SELECT table_name, ordinal_position, column_name, data_type, character_maximum_length, is_nullable, "
@@ -78,7 +79,7 @@ def described(url: str) -> list[tuple[Any, ...]]:
             "FROM pg_constraint WHERE connamespace = 'public'::regnamespace ORDER BY 1, 2, 3, 4"
         )
     with store.read() as connection:
-        rows = [tuple(row) for row in connection.execute(sa.text(query)) if "alembic" not in str(row)]
+        rows = [tuple(row) for row in connection.execute(sa.text(query)) if migrate.RECORD not in str(row)]
     store.close()
     return [tuple(" ".join(str(value).split()) for value in row) for row in rows]
 
@@ -93,7 +94,8 @@ def test_the_revisions_make_the_tables_of_the_schema(new: NewDatabase) -> None:
         whole = [tables, sqlite_tables] if store.sqlite else [tables]
         # The comparison does not know that PostgreSQL alone has this index.
         options = {
-            "include_object": lambda _, name, kind, *more: not (store.sqlite and (name, kind) == ("places", "index"))
+            "version_table": migrate.RECORD,
+            "include_object": lambda _, name, kind, *more: not (store.sqlite and (name, kind) == ("places", "index")),
         }
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, whole) == []  # type: ignore[arg-type]
@@ -107,14 +109,33 @@ def test_a_database_without_a_revision_gets_one_and_keeps_its_rows(new: NewDatab
         store = Store.open(url, create=create)
         assert names(store) == ["till"]
         store.close()
+        assert recorded(url) == (migrate.head() if create else None)
+
+
+@pytest.mark.parametrize("theirs", ["0001", "1f2e3d4c5b6a"])
+@pytest.mark.parametrize("before", [before_revisions, None])
+def test_the_revision_of_another_application_in_the_database_is_left_alone(
+    new: NewDatabase, before: Callable[[str], None] | None, theirs: str
+) -> None:
+    url = new()
+    if before is not None:
+        before(url)
+    engine = sa.create_engine(database_url(url))
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        connection.execute(sa.text(f"INSERT INTO alembic_version VALUES ('{theirs}')"))
+    Store.open(url).close()
     assert recorded(url) == migrate.head()
+    with engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT version_num FROM alembic_version")).all() == [(theirs,)]
+    engine.dispose()
 
 
 def test_a_database_of_a_newer_release_is_refused(new: NewDatabase) -> None:
     url = new()
     store = Store.open(url)
     with store.write() as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(sa.text(f"UPDATE {migrate.RECORD} SET version_num = '9999'"))
     store.close()
     for create in (True, False):
         with pytest.raises(InvalidInput, match=r"revision 9999, .* a newer release changed them"):

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 from hushprice.errors import InvalidInput
 from hushprice.service.storage.schema import SCHEMA, schema
 
+RECORD = "hushprice_revision"  # the table of the revision; "alembic_version" may be another application's
 FIRST = "0001"  # of databases that were made before they recorded a revision
 
 _one_thread = threading.Lock()  # Alembic hands env.py its connection through a global variable
@@ -29,10 +30,14 @@ def head() -> str:
 
 def revision_of(connection: Connection) -> str | None:
     """The revision of a database; None if it has no tables of hushprice."""
-    recorded = MigrationContext.configure(connection).get_current_revision()
+    recorded = _recorded(connection)
     if recorded is None and sa.inspect(connection).has_table(schema.name):
         return FIRST
     return recorded
+
+
+def _recorded(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection, opts={"version_table": RECORD}).get_current_revision()
 
 
 def migrate(connection: Connection, *, create: bool = True) -> None:
@@ -56,15 +61,15 @@ def migrate(connection: Connection, *, create: bool = True) -> None:
         raise InvalidInput("This is no database of hushprice: it has none of the tables.")
     if revision is not None:
         _refuse_newer(connection, revision)
-    if revision == head() and MigrationContext.configure(connection).get_current_revision() == revision:
+    if revision == head() and (not create or _recorded(connection) == revision):
         return
-    if revision not in (None, head()) and not create:
+    if not create:
         raise InvalidInput(
             f"The database has tables of revision {revision}; this release of hushprice uses {head()}. Start the "
             f"service of this release once: it changes them."
         )
     config = _config()
-    config.attributes["connection"] = connection
+    config.attributes |= {"connection": connection, "version_table": RECORD}
     with _one_thread:
         if revision is not None:
             command.stamp(config, revision)  # changes nothing if the database has recorded it

@@ -3,6 +3,6 @@
 from alembic import context
 
 # SQLite can undo changes of tables too; Alembic assumes that it cannot.
-context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
+context.configure(**context.config.attributes, transactional_ddl=True)
 with context.begin_transaction():
     context.run_migrations()
