@@ -437,6 +437,44 @@ class TestAdmin:
             assert shop("GET", f"{PRODUCT}/curve{query}", "seller").status_code == 422, query
 
 
+class TestStrictBodies:
+    @pytest.mark.parametrize(
+        ("path", "body", "where"),
+        [
+            (OFFERS, '{"context": [1, 2], "id": "a%s"}', ["id"]),
+            (OUTCOMES, '{"outcomes": [{"offer": "a%s", "y": 1}]}', ["outcomes", 0, "offer"]),
+            ("/v1/keys", '{"name": "till%s", "role": "device"}', ["name"]),
+            ("/v1/products", '{"name": "cocoa%s", "definition": {}}', ["name"]),
+        ],
+    )
+    def test_a_newline_at_the_end_is_no_part_of_a_name(
+        self, shop: Shop, path: str, body: str, where: list[str | int]
+    ) -> None:
+        for newline in ("\\n", "\\u000a"):
+            answer = shop.raw(path, body % newline)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["where"]) == (422, where), (path, newline)
+            assert re.search(r"must match \^\S+\$\.$", error["message"])
+
+    @pytest.mark.parametrize(
+        ("path", "body", "where"),
+        [
+            (OFFERS, '{"context": [1, 1e999]}', ["context", 1]),
+            (OFFERS, '{"context": {"a": -1e999}}', ["context", "(unknown)"]),
+            (OFFERS, '{"context": [1, 2], "cost": 1e999}', ["cost"]),
+            (OUTCOMES, '{"offer": "a", "y": 1e999}', ["y"]),
+            ("/v1/products/coffee/offers", '{"context": [1e999]}', ["context", 0]),
+        ],
+    )
+    def test_numbers_beyond_the_largest_are_refused(
+        self, shop: Shop, path: str, body: str, where: list[str | int]
+    ) -> None:
+        answer = shop.raw(path, body)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["where"]) == (422, where)
+        assert error["message"].endswith("must be finite.")
+
+
 class TestNothingIsRepeated:
     @pytest.mark.parametrize("path", [f"{PRODUCT}/reports", OFFERS, OUTCOMES])
     def test_malformed_bodies(self, shop: Shop, path: str) -> None:

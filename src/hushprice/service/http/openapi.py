@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from hushprice.service.http.bodies.answers import ErrorAnswer
-from hushprice.service.http.bodies.requests import FORMS, RandomisedReport
+from hushprice.service.http.bodies.requests import END, FORMS, RandomisedReport
 from hushprice.service.http.endpoint import Endpoint
 from hushprice.service.http.responses import STATUSES
 from hushprice.version import __version__
@@ -52,7 +53,8 @@ def schemas(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     for endpoint in endpoints:
         types |= dict.fromkeys(endpoint.body.types if endpoint.body is not None else ())
         types |= dict.fromkeys([endpoint.answer] if endpoint.answer is not None else [])
-    components = msgspec.json.schema_components(types, ref_template=_REF)[1]
+    found = msgspec.json.schema_components(types, ref_template=_REF)[1]
+    components: dict[str, Any] = json.loads(json.dumps(found).replace(json.dumps(END)[1:-1], ""))
     components[RandomisedReport.__name__]["oneOf"] = FORMS
     return components
 

@@ -15,6 +15,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_ori
 import msgspec
 from msgspec import UnsetType, inspect
 
+from hushprice.service.http.bodies.requests import END
+from hushprice.service.http.bodies.strict_json import Overflow
 from hushprice.service.http.responses import Problem
 
 T = TypeVar("T")
@@ -151,6 +153,8 @@ def _info(kind: Any) -> Any:
 def _text(value: Any, kind: Any) -> str:
     """A mistake in words; only limits of our own are named."""
     info = _info(kind)
+    if isinstance(value, Overflow) and isinstance(info, inspect.FloatType):
+        return "must be finite"
     match info:
         case inspect.IntType():
             return _bounds(value, info) if type(value) is int else "must be a whole number"
@@ -183,4 +187,4 @@ def _lengths(value: str | list[Any], info: Any, unit: str) -> str:
         return f"must have at least {info.min_length} {unit}"
     if info.max_length is not None and len(value) > info.max_length:
         return f"must have at most {info.max_length} {unit}"
-    return f"must match {info.pattern}" if unit == "letters" else "is not valid"
+    return f"must match {info.pattern.removesuffix(END)}" if unit == "letters" else "is not valid"

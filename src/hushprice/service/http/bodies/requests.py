@@ -16,6 +16,13 @@ from hushprice.service.settings import Role
 MAX_BATCH = 1_000
 MAX_INTEGER = 2**53 - 1  # larger integers are not the same number in every JSON reader
 MAX_PRICE = 1e12
+END = r"(?!\n)"  # after $, which in Python also matches before a newline at the end; in JSON Schema it does not
+
+
+def _pattern(pattern: str, **more: Any) -> Meta:
+    """A pattern that ends where the text ends. The descriptions and refusals leave END out."""
+    return Meta(pattern=pattern + END, **more)
+
 
 Version = Annotated[
     int, Meta(ge=0, le=MAX_INTEGER, description="Version of the parameters from which the report was made.")
@@ -23,18 +30,16 @@ Version = Annotated[
 Price = Annotated[float, Meta(ge=0.0, le=MAX_PRICE)]
 ReportId = Annotated[
     str,
-    Meta(
-        pattern="^[0-9a-f]{32}$",
+    _pattern(
+        "^[0-9a-f]{32}$",
         min_length=32,
         max_length=32,
         description="Random, chosen by the device; a report with a known id is not counted again.",
     ),
 ]
-OfferId = Annotated[str, Meta(pattern="^[A-Za-z0-9._:-]{1,64}$", min_length=1, max_length=64)]
-ProductName = Annotated[
-    str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,39}$", min_length=1, max_length=40, examples=["coffee"])
-]
-KeyName = Annotated[str, Meta(pattern="^[A-Za-z0-9._-]{1,64}$", min_length=1, max_length=64, examples=["till-3"])]
+OfferId = Annotated[str, _pattern("^[A-Za-z0-9._:-]{1,64}$", min_length=1, max_length=64)]
+ProductName = Annotated[str, _pattern("^[a-z0-9][a-z0-9-]{0,39}$", min_length=1, max_length=40, examples=["coffee"])]
+KeyName = Annotated[str, _pattern("^[A-Za-z0-9._-]{1,64}$", min_length=1, max_length=64, examples=["till-3"])]
 Segment = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
@@ -50,7 +55,7 @@ class RandomisedReport(Body):
     """Seed and index of a public direction (L2-ball, PrivUnit), or a point of a grid (Gaussian)."""
 
     seed: (
-        Annotated[str, Meta(pattern="^[0-9a-f]{16}$", min_length=16, max_length=16, examples=["09af3c5577e1d2b4"])]
+        Annotated[str, _pattern("^[0-9a-f]{16}$", min_length=16, max_length=16, examples=["09af3c5577e1d2b4"])]
         | UnsetType
     ) = UNSET
     index: Annotated[int, Meta(ge=0, le=2**31 - 1, examples=[1])] | UnsetType = UNSET

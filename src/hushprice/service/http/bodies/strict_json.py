@@ -7,11 +7,16 @@ is not UTF-8 are refused: a database or JavaScript would read them differently o
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from hushprice.service.http.responses import Problem
 
 MAX_DEPTH = 32
+
+
+class Overflow(float):
+    """Infinity, read from a number such as 1e999. msgspec does not take it for a float: its type must be exact."""
 
 
 def parse(raw: bytes) -> Any:
@@ -71,7 +76,12 @@ def _refuse_constant(_: str) -> float:
     raise _malformed("JSON knows no NaN and no Infinity.")
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+def _number(text: str) -> float:
+    number = float(text)
+    return Overflow(number) if math.isinf(number) else number
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=_number)
 
 
 def _check_depth(value: Any) -> None:
