@@ -803,6 +803,13 @@ class TestPages:
         again = shop("GET", "/", None, headers={"If-None-Match": answer.headers["ETag"]})
         assert (again.status_code, again.content) == (304, b"")
 
+    @pytest.mark.parametrize("wanted", ["bytes=0-0", "bytes=0-0,2-2,4-4", "bytes=99999999-", "31337"])
+    def test_files_are_sent_whole(self, shop: Shop, wanted: str) -> None:
+        whole = shop("GET", "/pages/device/index.js", None)
+        answer = shop("GET", "/pages/device/index.js", None, headers={"Range": wanted})
+        assert (answer.status_code, answer.content) == (200, whole.content)
+        assert "accept-ranges" not in answer.headers
+
     def test_every_file_a_page_names_is_there(self, tmp_path: Path) -> None:
         shop = Shop(tmp_path, shop=True, shop_key=KEYS["device"])
         for page in ("/", "/shop"):

@@ -27,12 +27,19 @@ HEADERS = {
 
 
 async def _send(request: ApiRequest, path: str) -> Response:
-    """Send a file of the folder of pages, or 304 if the client has it."""
+    """Send a file of the folder of pages, or 304 if the client has it.
+
+    It is sent whole: Starlette's refusals of ranges are not in our form, and some of its releases take minutes for a
+    request of many ranges.
+    """
+    scope = request.http.scope
+    scope["headers"] = [header for header in scope["headers"] if header[0] != b"range"]
     try:
-        response = await FILES.get_response(path, request.http.scope)
+        response = await FILES.get_response(path, scope)
     except (HTTPException, OSError, ValueError):  # ValueError: a NUL in the name
         raise Problem(404, "not_found", "There is no such page.") from None
     response.headers.update(HEADERS)
+    del response.headers["accept-ranges"]
     return response
 
 
