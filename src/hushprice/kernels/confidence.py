@@ -1,9 +1,9 @@
-"""Prices from confidence bounds: what x = (z, -p z) may be worth when theta is known up to a norm of V^-1.
+"""Prices from confidence bounds: the possible revenue of x = (z, -p z) for theta within a norm of V^-1.
 
-V = ridge I + sum of x x' over the records of a stage. It is held as a root W of its inverse, V^-1 = W W', which keeps
-twice the digits that V^-1 itself would. With u = W'(z, 0) and v = W'(0, z) the squared length of an arm is a quadratic
-in its price, |x|^2 = |u - p v|^2 = r2 + q2 (p - vertex)^2, so that three numbers a customer and stage serve all prices.
-They are also the covariance of (z.alpha, z.beta) when theta has covariance V^-1: z.beta has variance q2, and z.alpha is
+V = ridge I + sum of x x' over the records of a stage. It is stored as a root W of its inverse, V^-1 = W W', which has
+twice the digits of V^-1 itself. With u = W'(z, 0) and v = W'(0, z) the squared length of an arm is quadratic in its
+price, |x|^2 = |u - p v|^2 = r2 + q2 (p - vertex)^2, so that three numbers per customer and stage serve all prices. They
+are also the covariance of (z.alpha, z.beta) when theta has covariance V^-1: z.beta has variance q2, and z.alpha is
 vertex times z.beta plus an independent part of variance r2.
 
 ``rule`` is a :class:`~hushprice.kernels.state.BoundRule`, ``stages`` a :class:`~hushprice.kernels.state.StagesState`.
@@ -28,7 +28,7 @@ from hushprice.kernels.ucb_price import STACK, length, optimistic_price
 
 @compiled
 def _dot(x, y):
-    """x.y as four running sums, which the processor can add at once: for the long rows of W."""
+    """x.y as four running sums, which the processor adds in parallel: for the long rows of W."""
     n = x.size
     s0 = s1 = s2 = s3 = 0.0
     full = n - n % 4
@@ -72,7 +72,7 @@ def add_to_design(x, weight, root, work):
 def forms(root, z, work):
     """(r2, vertex, q2): x = (z, -p z) has squared length r2 + q2 (p - vertex)^2 in V^-1. ``work`` holds 4 d numbers.
 
-    In this form nothing cancels: at the vertex, where a policy has sold most, the width is small and exact.
+    This form has no cancellation: at the vertex, near most past prices, the width is small and accurate.
     """
     d = z.size
     u, v = work[: 2 * d], work[2 * d : 4 * d]
@@ -120,12 +120,12 @@ def luckiest_price(code, belief, d, uniforms, cost, low, high):
 
 @compiled
 def staged_price(rule, z, cost, low, high, room):
-    """supCB's decision for one customer: (price, stage), stage 0 when nothing is to be learned from the outcome.
+    """supCB's decision for one customer: (price, stage), with stage 0 if the outcome is not recorded.
 
     Stage s = 1, 2, ... estimates each arm's revenue r up to its width w = alpha |x|_{V^-1}, from its own records only.
     II: if some w > 2^-s, the arm of the largest. III: if all w <= floor, the arm of the largest r.
     IV: otherwise on to stage s + 1 with the arms whose r is within 2 2^-s of the best.
-    The width is convex in the price, so its largest value is at the lowest or the highest arm that is left.
+    The width is convex in the price, so its largest value is at the lowest or highest remaining arm.
     """
     _, code, theta, root, alpha, floor, arms = rule
     alive, reward, work, _ = room
@@ -154,7 +154,7 @@ def staged_price(rule, z, cost, low, high, room):
             return arm_price(top, arms, low, high), 0
         for k in range(first, last + 1):
             alive[k] = k == top or (alive[k] and reward[k] >= best - 2.0 * scale)
-        while not alive[first]:  # the best arm is left, so both ends are found
+        while not alive[first]:  # terminates: the best arm is alive
             first += 1
         while not alive[last]:
             last -= 1
@@ -163,7 +163,7 @@ def staged_price(rule, z, cost, low, high, room):
 
 @compiled
 def scratch(rule):
-    """Working memory for one decision after another."""
+    """Working memory for consecutive decisions."""
     alive, reward = np.empty(rule.arms, np.bool_), np.empty(rule.arms)
     return Scratch(alive, reward, np.empty(2 * rule.theta.shape[1]), np.empty((STACK, 2)))
 
@@ -210,7 +210,7 @@ def behind(counts, inside, s):
 
 @compiled
 def catch_up(stages, s, work):
-    """Bring the estimate and the root of V^-1 of stage s up to its records."""
+    """Update the estimate and the root of V^-1 of stage s to all its records."""
     counts, inside = stages.counts, stages.inside
     if not behind(counts, inside, s):
         return
@@ -228,9 +228,9 @@ def catch_up(stages, s, work):
 
 @compiled
 def sell_block(rule, z, uniforms, cost, low, high, stages, demand, prices, numbers):
-    """Decide, sell, record and re-estimate, one customer after another. The same steps as a live round.
+    """Decide, sell, record and re-estimate, one customer at a time, by the steps of a live round.
 
-    ``rule`` holds the very arrays theta and root of ``stages``, which change from one customer to the next.
+    ``rule`` shares the arrays theta and root with ``stages``; they change from customer to customer.
     """
     room, S = scratch(rule), len(rule.theta)
     work, x, y, start = room.work, stages.x, stages.y, stages.start

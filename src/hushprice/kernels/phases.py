@@ -1,4 +1,4 @@
-"""The number of each phase, that is of each way in which a device prices. ``policies.Phase`` gives them names."""
+"""Numbers of the phases, the ways in which a device prices. ``policies.Phase`` has their properties."""
 
 EXPLORE, EXPLOIT, PERTURB, FIXED, GRID = 0, 1, 2, 3, 4  # from theta: hushprice.kernels.quote
 INDEX, SAMPLE, SET, STAGES = 5, 6, 7, 8  # from confidence bounds: hushprice.kernels.confidence

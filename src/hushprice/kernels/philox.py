@@ -1,7 +1,7 @@
 """Philox4x64-10, a counter-based generator, and the normals and directions expanded from a public seed.
 
-The recipe uses 64-bit integer arithmetic and the IEEE operations + - * / sqrt alone, in a fixed order, so that any
-language reproduces it to the last bit. It is written down in ``docs/privacy.md``, with test vectors beside it.
+The algorithm uses only 64-bit integer arithmetic and the IEEE operations + - * / sqrt in a fixed order, so that any
+language reproduces it to the last bit. ``docs/privacy.md`` specifies it, with test vectors.
 Reference: Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
 
@@ -54,7 +54,7 @@ def normal(word):
 
 @inlined
 def normals(words, v):
-    """:func:`normal` of every word: all as if near the centre, where no branch is needed, then the few that are not."""
+    """:func:`normal` of every word: all by the branch-free formula for the centre, then those in the tails again."""
     for i in range(v.size):
         value = normal_centre(tail(words[i]) - 0.5)
         v[i] = -value if words[i] >> _SIGN else value
@@ -68,7 +68,7 @@ def direction(seed, number, v, words):
     """Write direction ``number`` of a seed into v: uniform on the unit sphere.
 
     Block j of Philox with key (seed, 0) and counter (j, number, 0, 0) gives the normals 4 j .. 4 j + 3; they are
-    divided by the root of the sum of their squares, added up in order. ``words`` is room for n + 3 of them.
+    divided by the root of the sum of their squares, added in order. ``words`` is scratch space for n + 3 words.
     """
     zero, n = np.uint64(0), v.size
     for j in range((n + 3) // 4):

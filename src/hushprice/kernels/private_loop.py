@@ -11,9 +11,9 @@ from hushprice.kernels.sgd import DIRECTION_REPORT, decode, move, stretch
 
 @compiled
 def experiments(code, rate, spec, z, public, words, demand, theta, t, prices):
-    """Sell at the given prices; of each private customer make the report and absorb it as number t + 1, t + 2, ...
+    """Sell at ``prices``; make the report of each private customer and absorb it as number t + 1, t + 2, ...
 
-    The same steps as a live round, in the same order.
+    The steps and their order are those of a live round.
     """
     g, w = np.empty(theta.size), np.empty(theta.size)
     row = np.empty(max(2, theta.size), np.int64)

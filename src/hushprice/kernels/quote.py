@@ -38,7 +38,7 @@ STEP_SLACK = 1.0 + 1e-9  # a step is a sum of rounded numbers
 
 @compiled
 def window(low, high, last, step):
-    """The range left by the largest step from the last price, which is NaN before the first."""
+    """The part of [low, high] within the largest step from the last price, which is NaN before the first."""
     if last == last:
         low, high = max(low, last - STEP_SLACK * step), min(high, last + STEP_SLACK * step)
     return low, high
@@ -52,9 +52,9 @@ def rungs(ladder, low, high):
 
 @compiled
 def better_rung(code, a, b, cost, p, ladder, first, last):
-    """Of the ladder's prices first .. last, the one that earns most; p is the best price of the whole range.
+    """The best of the ladder's prices first .. last; p is the best price of the whole range.
 
-    For b > 0 what is earned rises up to p and falls from there on, so that it is a neighbour of p; otherwise an end.
+    For b > 0 the profit rises up to p and falls beyond it, so the best price is a neighbour of p; otherwise an end.
     """
     if b > 0.0:
         above = min(max(np.searchsorted(ladder, p), first), last)
@@ -67,7 +67,7 @@ def better_rung(code, a, b, cost, p, ladder, first, last):
 
 @compiled
 def nearest_rung(p, ladder, first, last):
-    """The price of the ladder's first .. last that is nearest to p; the lower of two."""
+    """The price nearest to p among the ladder's first .. last; the lower of two at equal distance."""
     above = min(max(np.searchsorted(ladder, p), first), last)
     below = max(above - 1, first)
     return ladder[above] if ladder[above] - p < p - ladder[below] else ladder[below]
@@ -75,7 +75,7 @@ def nearest_rung(p, ladder, first, last):
 
 @compiled
 def quote_on_terms(phase, code, a, b, level, u, cost, low, high, ladder):
-    """The price of :func:`quote` within the range, on the ladder if there is one. Experiments draw among its prices."""
+    """The price of :func:`quote` within the range and on the ladder, if any. Experiments draw from the ladder."""
     p = min(max(quote(phase, code, a, b, level, u, cost, low, high), low), high)
     if ladder.size == 0:
         return p
@@ -95,7 +95,7 @@ def quotes(rule, z, uniforms, cost, low, high, prices):
     """
     phase, code, theta, level = rule
     a, b = np.empty(prices.size), np.empty(prices.size)
-    if phase == EXPLOIT:  # the common case by far, as a loop of its own
+    if phase == EXPLOIT:  # by far the most common case, so it has a loop of its own
         utility(z, theta, a, b)
         best_prices(code, a, b, cost, low, high, prices)
         return
@@ -114,10 +114,10 @@ def deviation(kappa, t):
 
 @compiled
 def perturb_block(plan, t, z, uniforms, terms, estimate, demand, prices):
-    """Semi-Myopic over a block of customers, rounds t + 1, t + 2, ...: quote, sell, record every so many, re-estimate.
+    """Semi-Myopic over a block of customers, rounds t + 1, t + 2, ...: quote, sell, record some sales, re-estimate.
 
-    The same steps as a live round: the phase, :func:`quote_on_terms`, :func:`append`, :func:`update`. Without rules the
-    terms are the same range for everyone, and no ladder.
+    The steps are those of a live round: the phase, :func:`quote_on_terms`, :func:`append`, :func:`update`. Without
+    rules the terms are the same range for everyone, and no ladder.
     """
     kappa, every, warmup = plan
     cost, low, high, ladder, segment, step, last = terms

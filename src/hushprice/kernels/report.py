@@ -33,9 +33,9 @@ def size(g):
 def sides(g, seed, pairs, top, dots, chosen, v, room):
     """Which of a seed's directions agree best with g.
 
-    Of each pair the one whose product with g is not negative, and of these the ``top`` with the largest product (the
-    first ones where equal): chosen[i] is its index 2 i or 2 i + 1, or -1. There are always exactly ``top`` of them,
-    however the products are rounded.
+    From each pair the direction whose product with g is not negative, and of these the ``top`` with the largest product
+    (the first ones in a tie): chosen[i] is the index 2 i or 2 i + 1, or -1. There are always exactly ``top`` of them,
+    regardless of rounding.
     """
     largest, _ = size(g)
     for i in range(pairs):
@@ -56,13 +56,13 @@ def sides(g, seed, pairs, top, dots, chosen, v, room):
 
 @inlined
 def flipped(ratio, word):
-    """Whether -g stands for g: with probability (1 - ratio) / 2, ratio = |g| / C."""
+    """Whether to report -g instead of g: with probability (1 - ratio) / 2, ratio = |g| / C."""
     return float(np.int64(word >> _DROP)) * _ULP < 0.5 * (1.0 - ratio)
 
 
 @inlined
 def pick(chosen, inside, place):
-    """Index number ``place`` of the chosen ones, or of all the others, in rising order."""
+    """Index number ``place``, in rising order, among the chosen directions or among all others."""
     for i in range(chosen.size):
         for sign in range(2):
             if (chosen[i] == 2 * i + sign) == inside:
@@ -74,7 +74,7 @@ def pick(chosen, inside, place):
 
 @inlined
 def workspace(pairs, n):
-    """Room for one report after another: dots, chosen, a vector and words."""
+    """Working memory for consecutive reports: dots, chosen, a vector and words."""
     return np.empty(pairs), np.empty(pairs, np.int64), np.empty(n), np.empty(n + 3, np.uint64)
 
 
@@ -88,7 +88,7 @@ def privatize(spec, g, words, row, dots, chosen, v, room):
     GRID_REPORT takes one word per coordinate.
     """
     kind, pairs, top, coin, clip, scale = spec
-    for i in range(g.size):  # whatever went wrong before, what is reported about is a vector like any other
+    for i in range(g.size):  # an invalid g is reported like any other vector
         if not math.isfinite(g[i]):
             g[:] = 0.0
     largest, root = size(g)
@@ -121,7 +121,7 @@ def privatize_rows(spec, g, words, rows):
 
 @compiled
 def report_rows(code, theta, z, price, y, shift, factor, spec, words, rows):
-    """The device's reports of customers who were quoted under the same theta."""
+    """The device's reports of customers whose quotes used the same theta."""
     g = np.empty(theta.size)
     dots, chosen, v, room = workspace(spec.pairs, theta.size)
     for i in range(len(z)):

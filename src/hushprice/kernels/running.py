@@ -16,9 +16,9 @@ GROWTH, DRIFT, MOVED, LOWEST, HIGHEST = 0, 1, 2, 3, 4
 
 MAX_GROWTH = 0.25  # refit at the latest after a quarter more records
 ALARM = 0.15  # refit at once when expected_drift passes this; the stated bound, 0.2, leaves a margin
-TARGET_DRIFT = 0.05  # what the geometric schedule steers the drift found at refits to
-START_GROWTH = 0.05  # pace before any drift has been measured
-NEWTON_TOLERANCE = 1e-4  # in standard errors; the step after it leaves about its square
+TARGET_DRIFT = 0.05  # the geometric schedule aims at this drift between refits
+START_GROWTH = 0.05  # growth between refits before the first measurement of drift
+NEWTON_TOLERANCE = 1e-4  # in standard errors; the error after the last step is about its square
 WARM_PASSES, COLD_PASSES = 25, 500
 EXACT_RECORDS, FEW = 3, 200  # with fewer records a coefficient, or in all, every estimate is an exact refit
 
@@ -47,7 +47,7 @@ def implicit_residual(code, eta, leverage, y):
 
 @compiled
 def _moved(z, theta, pace, anchor):
-    """How far the utility of a context has moved since the last refit, at the worst price on record."""
+    """The largest change of a context's utility since the last refit, over the prices on record."""
     d = theta.size // 2
     a = b = 0.0
     for j in range(d):
@@ -58,7 +58,7 @@ def _moved(z, theta, pace, anchor):
 
 @compiled
 def _keep_largest(x, anchor):
-    """Remember the largest context."""
+    """Store the context if it is the largest so far."""
     d = x.size // 2
     length = dot(x[:d], x[:d])
     if length > anchor[2, d]:
@@ -68,9 +68,9 @@ def _keep_largest(x, anchor):
 
 @compiled
 def _track(x, s, w, theta, pace, anchor):
-    """Keep what :func:`expected_drift` needs: the Hessian times the way, and the largest utility moved.
+    """Update the inputs of :func:`expected_drift`: the Hessian times the way, and the largest change of a utility.
 
-    The utility moved is looked at over all prices on record, for this record's context and the largest one so far.
+    The change is maximised over all prices on record, for this record's context and the largest context so far.
     """
     m = theta.size
     d = m // 2
@@ -107,7 +107,7 @@ def assimilate(code, x, y, weight, theta, P, Px, pace, anchor):
 
 @compiled
 def refit(estimate):
-    """Exact penalised MLE of all records held, from the running estimate; measures how far that had drifted."""
+    """Exact penalised MLE of all records, started at the running estimate; measures the drift of that estimate."""
     code, penalty, x, y, weight, theta, P, counts, pace, anchor = estimate
     n, m = counts[HELD], theta.size
     running = theta.copy()
@@ -157,7 +157,7 @@ def expected_drift(theta, pace, anchor):
 
 @compiled
 def refit_due(code, theta, counts, pace, anchor):
-    """Whether the records held have outgrown the last exact refit, or the steps since have been too long."""
+    """Whether there are too many records since the last exact refit, or the steps since then were too long."""
     if counts[HELD] < max(EXACT_RECORDS * theta.size, FEW):
         return True
     if code == LINEAR:  # the quadratic model is the truth: only rounding can drift
@@ -182,7 +182,7 @@ def assimilated(code, x, y, weight, theta, P, counts, pace, anchor):
 
 @compiled
 def update(estimate):
-    """Bring the estimate up to the records held: by rank-one steps, or by an exact refit when one is due."""
+    """Update the estimate to all records: by rank-one steps, or by an exact refit if one is due."""
     code, _, x, y, weight, theta, P, counts, pace, anchor = estimate
     if not assimilated(code, x, y, weight, theta, P, counts, pace, anchor):
         refit(estimate)
@@ -190,7 +190,7 @@ def update(estimate):
 
 @compiled
 def append(x, y, counts, pace, z, price, outcome):
-    """Store the record x = (z, -p z), y. Its weight is 1, as that of every row beyond the records held."""
+    """Store the record x = (z, -p z), y with weight 1, the weight of every unused row."""
     n, d = counts[HELD], z.size
     row = x[n]
     for j in range(d):

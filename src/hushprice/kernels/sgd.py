@@ -17,7 +17,7 @@ from hushprice.kernels.philox import direction
 from hushprice.kernels.score import score
 
 DIRECTION_REPORT, GRID_REPORT = 0, 1
-CELLS = 64.0  # grid cells in one standard deviation of the noise
+CELLS = 64.0  # grid cells per standard deviation of the noise
 
 
 @inlined
@@ -30,7 +30,7 @@ def stretch(index, scale, v, w):
 
 @compiled
 def decode(kind, scale, row, w, room):
-    """The vector a report stands for. ``scale`` is the length B of a direction or the step of the grid."""
+    """Decode a report into the vector w. ``scale`` is the length B of a direction or the step of the grid."""
     if kind == GRID_REPORT:
         for i in range(w.size):
             w[i] = scale * row[i]
@@ -49,7 +49,7 @@ def decode_rows(kind, scale, rows, w):
 
 @compiled
 def move(theta, w, eta, rate):
-    """theta = Pi_Theta(theta + eta w'), Theta the ball of that centre and radius.
+    """theta = Pi_Theta(theta + eta w'), with Theta the ball of the rate's centre and radius.
 
     w = (w_1, w_2) is a score at shift c and factor f, so that in theta's coordinates w' = (w_1 + c f w_2, f w_2).
     """
@@ -70,7 +70,7 @@ def move(theta, w, eta, rate):
 
 @compiled
 def absorb_rows(kind, scale, rows, t, rate, theta):
-    """The server's steps over reports, the first of them number t + 1: step t has size 1 / (zeta t)."""
+    """The server's steps over reports number t + 1, t + 2, ...: step t has size 1 / (zeta t)."""
     w, room = np.empty(theta.size), np.empty(theta.size + 3, np.uint64)
     for i in range(len(rows)):
         decode(kind, scale, rows[i], w, room)

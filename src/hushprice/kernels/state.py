@@ -1,6 +1,6 @@
-"""What kernels take: one named tuple per thing, passed whole.
+"""Arguments of kernels: named tuples that are passed whole.
 
-The Python classes build these tuples; the arrays in them are the classes' own and are changed in place.
+Python classes build these tuples from their own arrays, which kernels change in place.
 """
 
 from typing import NamedTuple
@@ -13,23 +13,23 @@ Counts = npt.NDArray[np.int64]
 
 
 class SimulatedDemand(NamedTuple):
-    """What a block of simulated customers buys: ``hushprice.kernels.glm.outcome``."""
+    """Demand of a block of simulated customers, for ``hushprice.kernels.glm.outcome``."""
 
     code: int  # of the family
     scale: float  # of its noise
     a: Array  # (n,), z.alpha of each customer
     b: Array  # (n,), z.beta
-    uniforms: Array  # (n,), the uniform that each outcome is drawn from
+    uniforms: Array  # (n,), one per outcome
 
 
 class ReportSpec(NamedTuple):
-    """How a mechanism of ``hushprice.privacy`` makes a report."""
+    """Parameters with which a mechanism of ``hushprice.privacy`` makes a report."""
 
     kind: int  # DIRECTION_REPORT or GRID_REPORT of hushprice.kernels.sgd
     pairs: int  # J, pairs of directions
-    top: int  # m, how many directions count as agreeing
+    top: int  # m, the number of directions that count as agreeing
     coin: np.uint64  # the coin names one of these with probability coin / 2^64
-    clip: float  # C, the bound on the norm of what is reported
+    clip: float  # C, the bound on the norm of the reported vector
     scale: float  # the length B of a decoded direction, or the step of the grid
 
 
@@ -68,12 +68,12 @@ class BoundRule(NamedTuple):
     theta: Array  # (S, 2 d), the estimate of each stage
     root: Array  # (S, 2 d, 2 d), a root W of its V^-1 = W W'
     alpha: float
-    floor: float  # width that is as good as none (STAGES)
+    floor: float  # a width that counts as zero (STAGES)
     arms: int  # K, equispaced prices to choose from (STAGES)
 
 
 class Belief(NamedTuple):
-    """What is believed of one customer: (z.alpha, z.beta), and the width alpha sqrt(r2 + q2 (p - vertex)^2) at p."""
+    """The estimate for one customer: (z.alpha, z.beta), and the width alpha sqrt(r2 + q2 (p - vertex)^2) at p."""
 
     a: float
     b: float
@@ -112,11 +112,11 @@ class EstimatorState(NamedTuple):
     penalty: Penalty
     x: Array  # (capacity, m), the rows (z, -p z)
     y: Array  # (capacity,)
-    weight: Array  # (capacity,), of each record; 1 for a fresh one and beyond the records held
+    weight: Array  # (capacity,), of each record; 1 for new records and unused rows
     theta: Array  # (m,)
     P: Array  # (m, m), the inverse of the penalised Hessian
     counts: Counts  # records HELD, in the estimate (USED), at the last exact refit (FITTED); exact REFITS
-    pace: Array  # GROWTH allowed between refits, DRIFT found at the last one, largest utility MOVED since,
+    pace: Array  # GROWTH allowed between refits, DRIFT at the last one, largest utility change since (MOVED),
     # LOWEST and HIGHEST price on record
     anchor: Array  # (3, m): theta at the last refit; the Hessian times the way from it to theta;
     # the largest context in the estimate, with its squared length behind it

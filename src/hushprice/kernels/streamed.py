@@ -1,8 +1,8 @@
 """Sums over streamed blocks of rows: moments of columns, and the GLM's gradient and information for x = (z, -q z).
 
-A block of contexts is held by columns, z (d, n) with n a multiple of :data:`TILE`, so that every sum is a dot product
-of two columns over a tile. LLVM may not vectorise such a sum by itself, since that changes the order of additions;
-:func:`dots` states the order with four lanes, which makes it five times faster and keeps strict IEEE arithmetic.
+A block of contexts is stored by columns, z (d, n) with n a multiple of :data:`TILE`, so that every sum is a dot product
+of two columns over a tile. LLVM may not vectorise such a sum, since that changes the order of additions; :func:`dots`
+defines the order with vectors of four lanes, which is five times faster and keeps strict IEEE arithmetic.
 """
 
 import math
@@ -22,7 +22,7 @@ _LANES = 4
 
 @compiled
 def row_hash(number, purpose):
-    """A fixed hash of each row number, one for each purpose (splitmix64)."""
+    """A fixed hash of each row number, different for each purpose (splitmix64)."""
     hashes = np.empty(number.size, np.uint64)
     start = (np.uint64(purpose) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     for i in range(number.size):
@@ -46,7 +46,7 @@ def moments(values):
     if count == 0:
         return 0, 0.0, 0.0, low, high
     mean = total / count
-    rest, squares = 0.0, 0.0  # the rest is what rounding has left of the mean
+    rest, squares = 0.0, 0.0  # rest: the rounding error of the mean
     for v in values:
         if math.isfinite(v):
             rest += v - mean
@@ -138,7 +138,7 @@ def _indices(z, q, start, alpha, beta, eta):
 
 @compiled
 def _logistic(eta, y, w, unit, residual, h, odds):
-    """Loss of a tile; w (psi' - y) and w psi'' are written. Unit weights need one logarithm a tile."""
+    """Loss of a tile; w (psi' - y) and w psi'' are written. Unit weights need one logarithm per tile."""
     for r in range(TILE):
         odds[r] = math.exp(-abs(eta[r]))
     for r in range(TILE):

@@ -1,7 +1,7 @@
-"""Prices on terms: a unit cost and a range for each customer, a ladder of allowed prices, a largest step.
+"""Prices on terms: a unit cost and a range per customer, a ladder of allowed prices, a largest step.
 
 ``terms`` is a ``hushprice.demand.Terms``. The step functions of :mod:`hushprice.kernels.quote` and
-:mod:`hushprice.kernels.confidence` take the cost and the range of one customer; the functions here derive both from the
+:mod:`hushprice.kernels.confidence` take the cost and range of one customer; the functions here compute both from the
 terms of a block of customers, one customer at a time.
 """
 
@@ -16,7 +16,7 @@ from hushprice.kernels.quote import better_rung, nearest_rung, quote_on_terms, r
 
 @compiled
 def quotes_on_terms(rule, z, uniforms, terms, prices):
-    """Prices for a block of customers. ``terms.last`` holds the last price of each segment and is kept up."""
+    """Prices for a block of customers. ``terms.last``, the last price of each segment, is updated."""
     phase, code, theta, level = rule
     cost, low, high, ladder, segment, step, last = terms
     n = prices.size
@@ -33,7 +33,7 @@ def quotes_on_terms(rule, z, uniforms, terms, prices):
 
 @compiled
 def decisions_on_terms(rule, z, uniforms, terms, prices, numbers):
-    """:func:`decide` for customers under the same published bounds, each on their own terms."""
+    """:func:`decide` for customers under the same published bounds, each on separate terms."""
     cost, low, high, ladder, segment, step, last = terms
     room = scratch(rule)
     for i in range(len(z)):
@@ -77,7 +77,7 @@ def propensities(rule, z, prices, terms, density, discrete):
 
 @compiled
 def best_on_terms(code, a, b, cost, low, high, ladder):
-    """The allowed price that earns most, whatever was quoted before."""
+    """The best allowed price, regardless of the largest step."""
     p = best_price(code, a, b, cost, low, high)
     if ladder.size:
         first, last = rungs(ladder, low, high)
@@ -94,7 +94,7 @@ def best_prices_on_terms(code, a, b, cost, low, high, ladder, prices):
 
 @compiled
 def sell_on_terms(demand, terms, prices, y, regret):
-    """Sell at the given prices: demand, and regret against the best allowed price of each customer."""
+    """Sell at ``prices``: write outcomes, and regret against the best allowed price of each customer."""
     code, scale, a, b, uniforms = demand
     cost, low, high, ladder = terms.cost, terms.low, terms.high, terms.ladder
     for i in range(prices.size):
