@@ -166,8 +166,8 @@ def test_a_saved_pricer_keeps_to_the_largest_step(tmp_path: Path) -> None:
 
 class _LyingDevice(Device):
     def propensity(self, params: Params, z: Any, price: Any, terms: Any = None) -> Propensity:
-        told = super().propensity(params, z, price, terms)
-        return Propensity(1.15 * told.value, told.discrete)
+        propensity = super().propensity(params, z, price, terms)
+        return Propensity(1.15 * propensity.value, propensity.discrete)
 
 
 class _Liar(ETC):
@@ -292,9 +292,9 @@ def test_the_segment_of_a_private_customer_is_not_told() -> None:
         pricer.offer(z, segment="sick")
     assert "sick" not in str(refusal.value)
     for segment in ("a", "b"):
-        kept = pricer._open[pricer.offer(z, segment=segment).id]
-        assert not kept.discrete
-        assert np.isnan(kept.propensity)
+        stored = pricer._open[pricer.offer(z, segment=segment).id]
+        assert not stored.discrete
+        assert np.isnan(stored.propensity)
     assert np.isnan(pricer._last).all()
 
 

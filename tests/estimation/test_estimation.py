@@ -226,7 +226,7 @@ def test_rows_of_zeros_identify_nothing() -> None:
 def _stream(
     estimator: RunningEstimator, market: hp.markets.Market, rng: np.random.Generator, n: int, style: str
 ) -> float:
-    """Feed n records one by one, re-estimating after each; the largest drift found at random moments."""
+    """Feed n records one by one, re-estimating after each; the largest drift at random moments."""
     worst = 0.0
     for i in range(n):
         z = market.draw(rng, 1)

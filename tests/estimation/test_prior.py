@@ -56,9 +56,9 @@ def _reference(family: Family, prior: Prior, sales: Sales, weights: Array) -> Ar
         return _information(family, prior, sales, weights, theta)
 
     minimize: Any = optimize.minimize
-    found = minimize(loss, prior.centre, jac=gradient, hess=hessian, method="trust-exact", options={"gtol": 1e-8})
-    assert np.abs(gradient(found.x)).max() < 1e-4  # where the loss itself is all rounding
-    return np.asarray(found.x)
+    minimum = minimize(loss, prior.centre, jac=gradient, hess=hessian, method="trust-exact", options={"gtol": 1e-8})
+    assert np.abs(gradient(minimum.x)).max() < 1e-4  # where the loss itself is all rounding
+    return np.asarray(minimum.x)
 
 
 def _gap(family: Family, prior: Prior, sales: Sales, weights: Array, theta: Array) -> float:

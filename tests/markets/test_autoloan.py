@@ -120,8 +120,10 @@ def test_rows_are_kept_by_norm_and_sensitivity() -> None:
     table = loans()
     norm = np.sqrt((table.z**2).sum(axis=1))
     sensitivity = table.z @ table.theta[5:]
-    kept = (norm <= np.sort(norm)[int(0.99 * len(norm))]) & (sensitivity >= np.sort(sensitivity)[int(0.01 * len(norm))])
-    assert np.count_nonzero(kept != table.kept) <= 4  # the quantiles are interpolated
+    kept_rows = (norm <= np.sort(norm)[int(0.99 * len(norm))]) & (
+        sensitivity >= np.sort(sensitivity)[int(0.01 * len(norm))]
+    )
+    assert np.count_nonzero(kept_rows != table.kept) <= 4  # the quantiles are interpolated
     np.testing.assert_array_equal(table.rows, table.z[table.kept])
 
 
@@ -322,8 +324,8 @@ def test_another_process_makes_the_same_customers() -> None:
     """Nothing that was made before is used."""
     market = autoloan()
     sent = pickle.dumps(market)
-    for kept in (recipes.standin, module._synthetic, module._StandIn.made):
-        kept.cache_clear()
+    for cached in (recipes.standin, module._synthetic, module._StandIn.made):
+        cached.cache_clear()
     again = pickle.loads(sent)
     assert again.contexts is not market.contexts
     np.testing.assert_array_equal(again.contexts.rows, market.contexts.rows)

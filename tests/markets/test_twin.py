@@ -131,7 +131,7 @@ def test_prices_by_segment_need_segments() -> None:
         twin(fitted(LOG, segments_=None), LOG, today={"LOW": 1.0})
 
 
-def test_a_model_that_says_stop_is_refused_unless_told_to_go_on() -> None:
+def test_a_model_that_says_stop_is_refused_unless_anyway() -> None:
     model = fitted(LOG, findings_=[finding("separable", "stop"), finding("few-rows", "warning")])
     with pytest.raises(InvalidInput, match="It is separable"):
         twin(model, LOG)
@@ -168,25 +168,25 @@ def test_findings_of_the_models_range_are_made_anew() -> None:
     assert codes(dear) == ["boundary-optimum"]
 
 
-def today_told(**options: Any) -> Finding | None:
+def today_finding(**options: Any) -> Finding | None:
     return next((f for f in twin(MODEL, LOG, **options).findings if f.code == "today-not-allowed"), None)
 
 
 def test_todays_prices_that_are_not_allowed_are_found() -> None:
-    assert today_told(today=3.0, prices=(0.5, 3.0)) is None
-    assert today_told(today=0.1 + 0.2, prices=(0.1, 0.3)) is None  # but for rounding
+    assert today_finding(today=3.0, prices=(0.5, 3.0)) is None
+    assert today_finding(today=0.1 + 0.2, prices=(0.1, 0.3)) is None  # but for rounding
     ladder = Rules(ladder=(1.0, 2.0, 3.0))
-    assert today_told(today=2.0, prices=(0.5, 3.0), rules=ladder) is None
-    far = today_told(today=7.0)
+    assert today_finding(today=2.0, prices=(0.5, 3.0), rules=ladder) is None
+    far = today_finding(today=7.0)
     assert far is not None
     assert far.severity == "warning"
     assert "100% of customers pay one outside" in far.text
     assert "ladder" not in far.text
     share = float((LOG["risk"] == "HIGH").mean())
-    high = today_told(today=2.5, prices=(0.5, 3.0), rules=Rules(ranges={"HIGH": (0.5, 2.0)}))
+    high = today_finding(today=2.5, prices=(0.5, 3.0), rules=Rules(ranges={"HIGH": (0.5, 2.0)}))
     assert high is not None
     assert f": {share:.0%} of customers" in high.text
-    between = today_told(today=2.5, prices=(0.5, 3.0), rules=ladder)
+    between = today_finding(today=2.5, prices=(0.5, 3.0), rules=ladder)
     assert between is not None
     assert (between.severity, "100% of customers pay one between" in between.text) == ("note", True)
     assert "outside" not in between.text
@@ -201,11 +201,11 @@ def test_levels_that_the_model_never_saw_are_counted(rows: int, severity: str) -
     risk = LOG["risk"].astype(object)
     risk[:rows] = ["NEW", None] * (rows // 2) + ["NEW"] * (rows % 2)
     made = twin(MODEL, {**LOG, "risk": risk}, rows=200)
-    (found,) = (f for f in made.findings if f.code == "unknown-levels")
-    assert found.severity == severity
-    assert f"In {rows} rows" in found.text
-    assert "risk" in found.text
-    assert "taken for LOW" in found.text
+    (finding,) = (f for f in made.findings if f.code == "unknown-levels")
+    assert finding.severity == severity
+    assert f"In {rows} rows" in finding.text
+    assert "risk" in finding.text
+    assert "taken for LOW" in finding.text
 
 
 def test_what_exceeds_the_rare_levels_of_the_fit_is_new() -> None:
@@ -214,12 +214,12 @@ def test_what_exceeds_the_rare_levels_of_the_fit_is_new() -> None:
     model = fitted(LOG, encoding_=Encoding(features=(Number("age", 40.0, 10.0, 10.0, 70.0), some)))
     model.alpha_, model.beta_ = np.append(model.alpha_, 0.0), np.append(model.beta_, 0.0)
     model.theta_, model.covariance_ = np.append(model.alpha_, model.beta_), 0.001 * np.eye(8)
-    for rows, told in ((300, []), (320, []), (900, ["warning"])):
+    for rows, severities in ((300, []), (320, []), (900, ["warning"])):
         risk = np.where(np.arange(3_000) < rows, "rare", LOG["risk"])
-        found = [f for f in twin(model, {**LOG, "risk": risk}).findings if f.code == "unknown-levels"]
-        assert [f.severity for f in found] == told
-    assert "about 600 rows (20%)" in found[0].text
-    assert "taken for (other)" in found[0].text
+        findings = [f for f in twin(model, {**LOG, "risk": risk}).findings if f.code == "unknown-levels"]
+        assert [f.severity for f in findings] == severities
+    assert "about 600 rows (20%)" in findings[0].text
+    assert "taken for (other)" in findings[0].text
 
 
 def test_rules_that_keep_to_the_prices_seen_do_not_extrapolate() -> None:
@@ -229,9 +229,9 @@ def test_rules_that_keep_to_the_prices_seen_do_not_extrapolate() -> None:
     assert "LOW 0.5" in free.text
     assert "HIGH 1.5" in free.text
     within = Rules(ranges={"LOW": (0.6, 2.9), "HIGH": (1.6, 3.9)})
-    kept = twin(model, log, rules=within)
-    assert "extrapolation" not in codes(kept)
-    assert kept.ranges() == within.ranges
+    ruled = twin(model, log, rules=within)
+    assert "extrapolation" not in codes(ruled)
+    assert ruled.ranges() == within.ranges
     assert TWIN.ranges() == {"everyone": TWIN.prices}
     other = Rules(ranges={"LOW": (0.6, 3.9), "HIGH": (1.6, 3.9)})
     text = next(f.text for f in twin(model, log, rules=other).findings if f.code == "extrapolation")
@@ -243,8 +243,8 @@ def test_prices_seen_are_the_models_where_it_tells_them() -> None:
     """A new log at one price has not narrowed what the model knows of a segment."""
     later = {**LOG, "price": np.full(3_000, 2.0)}
     assert "extrapolation" in codes(twin(MODEL, later))
-    told = SimpleNamespace(by="risk", segments=[SimpleNamespace(name=n, low=0.5, high=3.0) for n in ("LOW", "HIGH")])
-    assert codes(twin(fitted(LOG, report_=told), later)) == []
+    report = SimpleNamespace(by="risk", segments=[SimpleNamespace(name=n, low=0.5, high=3.0) for n in ("LOW", "HIGH")])
+    assert codes(twin(fitted(LOG, report_=report), later)) == []
 
 
 def test_incomplete_rows_are_left_out_and_counted() -> None:
@@ -411,23 +411,23 @@ def test_rare_counts_do_not_tell_their_spread() -> None:
 
 def _spreads(same: bool) -> list[float]:
     """spread_z of 150 true models of counts, on their own rows or on others."""
-    found = []
+    spreads = []
     for seed in range(150):
         log = shop(700, seed=1_000 + seed, family="poisson")
         replayed = log if same else shop(700, seed=5_000 + seed, family="poisson")
         z = check_twin(fitted(log, family="poisson"), replayed).spread_z
         assert z is not None
-        found.append(z)
-    return found
+        spreads.append(z)
+    return spreads
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["its own log", "another log"])
 def test_the_spread_of_a_true_model_is_a_standard_normal(same: bool) -> None:
     """Of 150 tests at 5%, 7.5 fail on average; more than 17 or fewer than 1 with probability 1e-3. The standard
     deviation of 150 normals lies outside of 0.8 to 1.2 with probability 5e-4."""
-    found = np.array(_spreads(same))
-    assert 1 <= (np.abs(found) > 1.96).sum() <= 17
-    assert 0.8 < found.std() < 1.2
+    spreads = np.array(_spreads(same))
+    assert 1 <= (np.abs(spreads) > 1.96).sum() <= 17
+    assert 0.8 < spreads.std() < 1.2
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["its own log", "another log"])
@@ -477,8 +477,8 @@ def test_counts_that_scatter_more_than_poisson_fail_on_spread() -> None:
 
 
 def test_a_little_more_scatter_than_poisson_is_found() -> None:
-    """Gamma-Poisson counts with variance mu + 0.15 mu^2: found in most of 20 logs (power 0.99 or so each)."""
-    found = 0
+    """Gamma-Poisson counts with variance mu + 0.15 mu^2: detected in most of 20 logs (power 0.99 or so each)."""
+    failures = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
         log = shop(3_000, seed=seed)
@@ -487,8 +487,8 @@ def test_a_little_more_scatter_than_poisson_is_found() -> None:
         log["sold"] = rng.poisson(mu * rng.gamma(1 / 0.15, 0.15, 3_000)).astype(float)
         check = check_twin(fitted(log, family="poisson"), log)
         assert check.spread_z is not None
-        found += "spread of outcomes" in check.failing
-    assert found >= 16
+        failures += "spread of outcomes" in check.failing
+    assert failures >= 16
 
 
 def test_small_segments_are_joined() -> None:
@@ -544,11 +544,11 @@ def test_a_twin_file_is_a_market_by_name(tmp_path: Path) -> None:
 def _meta(path: Path, **changes: Any) -> None:
     """Change what the metadata of a twin file says."""
     table = parquet.read_table(path)
-    told = json.loads(table.schema.metadata[b"hushprice"]) | changes
-    parquet.write_table(table.replace_schema_metadata({b"hushprice": json.dumps(told).encode()}), path)
+    metadata = json.loads(table.schema.metadata[b"hushprice"]) | changes
+    parquet.write_table(table.replace_schema_metadata({b"hushprice": json.dumps(metadata).encode()}), path)
 
 
-def test_bad_files_are_told(tmp_path: Path) -> None:
+def test_bad_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.twin"
     with pytest.raises(HushpriceError, match="There is no twin"):
         load_twin(path)
@@ -567,7 +567,7 @@ def test_bad_files_are_told(tmp_path: Path) -> None:
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(HushpriceError, match="damaged"):
         load_twin(path)
-    for place in range(5_000, len(whole) - 30_000, 20_000):  # one byte of the rows: told by the checksums
+    for place in range(5_000, len(whole) - 30_000, 20_000):  # one byte of the rows: detected by the checksums
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
         with pytest.raises(HushpriceError, match="damaged"):
             load_twin(path)
@@ -584,14 +584,14 @@ def test_bad_files_are_told(tmp_path: Path) -> None:
     ],
     ids=["newer", "no version", "no market", "no about", "null"],
 )
-def test_damaged_metadata_is_told(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+def test_damaged_metadata_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     path = save_twin(TWIN, tmp_path / "a.twin")
     _meta(path, **changes)
     with pytest.raises(HushpriceError, match=words):
         load_twin(path)
 
 
-def test_a_file_without_customers_is_told(tmp_path: Path) -> None:
+def test_a_file_without_customers_is_refused(tmp_path: Path) -> None:
     path = save_twin(TWIN, tmp_path / "a.twin")
     table = parquet.read_table(path)
     parquet.write_table(table.slice(0, 0), path)
@@ -618,7 +618,7 @@ def test_a_twin_is_for_its_owner(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_twins_in_one_study_are_told_apart(tmp_path: Path) -> None:
+def test_twins_in_one_study_have_different_names(tmp_path: Path) -> None:
     """Also where they differ in their customers alone."""
     other = shop(3_000, seed=7)
     files = [

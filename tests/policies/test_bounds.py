@@ -90,17 +90,17 @@ def test_widths_are_right_in_any_unit(unit: float, rng: np.random.Generator) -> 
 def test_stages_share_nothing(rng: np.random.Generator) -> None:
     """Each stage's estimate is the MLE of its own records, wherever the others' records lie."""
     stages = StageEstimators(hp.Logistic(), prior=Prior.ridge(2, 1.0), stages=3)
-    kept: dict[int, list[Any]] = {1: [], 2: [], 3: []}
+    stored: dict[int, list[Any]] = {1: [], 2: [], 3: []}
     for _ in range(900):
         s = int(rng.choice([1, 1, 1, 2, 2, 3]))
         record = rng.standard_normal((1, 2)), rng.uniform(0, 3, 1), rng.integers(0, 2, 1).astype(float)
         stages.absorb(s, *record)
-        kept[s].append(record)
+        stored[s].append(record)
         if rng.random() < 0.1:
             stages.reserve(int(rng.integers(200)))
             stages.bounds()
     theta, _ = stages.bounds()
-    for s, records in kept.items():
+    for s, records in stored.items():
         z, price, y = (np.concatenate(column) for column in zip(*records, strict=True))
         exact = hp.estimation.fit("logistic", hp.estimation.design(z, price), y, ridge=1.0)
         gap = theta[s - 1] - exact.theta
@@ -177,9 +177,9 @@ def test_an_index_with_two_peaks(a: float, b: float, q: Any, peaks: int, end: bo
     """Two local maxima, inside the range or at its end: whichever is higher is taken, so no local search would do."""
     grid = np.linspace(0.001, 3.0, 30_001)
     worth = _index_profit(hp.Logistic(), a, b, 3.0, q, grid, 0.0)
-    found = np.flatnonzero((worth[1:-1] > worth[:-2]) & (worth[1:-1] > worth[2:])) + 1
-    assert (len(found), worth[-1] > worth[-2]) == (peaks, end)
-    best = -1 if highest == "end" else found[0]
+    maxima = np.flatnonzero((worth[1:-1] > worth[:-2]) & (worth[1:-1] > worth[2:])) + 1
+    assert (len(maxima), worth[-1] > worth[-2]) == (peaks, end)
+    best = -1 if highest == "end" else maxima[0]
     assert worth[best] == worth.max()
     assert _chosen(hp.Logistic(), a, b, 3.0, q) == pytest.approx(grid[best], abs=2e-4)
 
@@ -315,7 +315,7 @@ def test_the_confidence_set_is_sampled_uniformly(d: int, rng: np.random.Generato
 
 
 def test_more_samples_of_the_set_are_more_optimistic(rng: np.random.Generator) -> None:
-    """The most profitable theta found approaches the best of the set, which a fine search of its edge gives."""
+    """The best sampled theta approaches the best of the set, computed by a fine search of its edge."""
     params = _published(rng, 2, 1.5, Phase.SET)
     assert params.bounds is not None
     z = np.array([0.9, 0.6])
@@ -498,11 +498,11 @@ def test_tiny_horizons(name: str, horizon: int) -> None:
     ],
 )
 def test_bad_options_are_refused(name: str, wrong: dict[str, Any]) -> None:
-    given: dict[str, Any] = {"family": "logistic", "dim": 3, "prices": (0, 3)}
+    options: dict[str, Any] = {"family": "logistic", "dim": 3, "prices": (0, 3)}
     if name != "supcb-doubling":
-        given["horizon"] = 700
+        options["horizon"] = 700
     with pytest.raises(hp.InvalidInput):
-        hp.policies.get(name)(**(given | wrong))
+        hp.policies.get(name)(**(options | wrong))
 
 
 def test_open_offers_do_not_hold_the_bounds() -> None:
@@ -560,8 +560,12 @@ def test_no_estimate_drifts(name: str, market: str) -> None:
 
 def _own(**members: Any) -> hp.policies.Policy:
     """A bound policy with these members instead of UCB's."""
-    given: dict[str, Any] = {"phase": Phase.INDEX, "plan": lambda self, k: Plan(length=100, alpha=1.0), "name": "own"}
-    own: Any = type("Own", (hp.policies.BoundPolicy,), given | members)
+    namespace: dict[str, Any] = {
+        "phase": Phase.INDEX,
+        "plan": lambda self, k: Plan(length=100, alpha=1.0),
+        "name": "own",
+    }
+    own: Any = type("Own", (hp.policies.BoundPolicy,), namespace | members)
     cls = dataclasses.dataclass(frozen=True, kw_only=True)(own)
     policy: hp.policies.Policy = cls(family="logistic", dim=2, prices=(0, 3))
     return policy
@@ -619,7 +623,7 @@ def test_states_that_make_no_sense_are_refused(key: str, value: Any) -> None:
 
 
 def test_a_context_beyond_reason_does_not_spoil_the_snapshot(tmp_path: Path) -> None:
-    """A step so long that it overflows is followed by an exact refit, not kept."""
+    """A step so long that it overflows is replaced by an exact refit."""
     rng = np.random.default_rng(3)
     pricer = make_policy("ucb", family="poisson", dim=2, horizon=100, width_scale=0.01).start(seed=1)
     odd = (np.array([1e12, -1e12]), np.zeros(2), np.array([1.0, 0.0]))

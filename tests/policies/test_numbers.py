@@ -1,4 +1,4 @@
-"""The numbers themselves: results kept in a store are found again by what they depend on, and on NUMBERS.
+"""The numbers themselves: a store looks up results by everything that they depend on, and by NUMBERS.
 
 If this test fails because a policy, market or stream was changed on purpose, raise ``hushprice.studies.cells.NUMBERS``
 and write the numbers anew: ``python -m tests.policies.test_numbers``.
@@ -25,15 +25,17 @@ T = 700
 
 def numbers() -> dict[str, float]:
     """Regret of one short replication: of every policy in S1, and of every policy of the paper in its market."""
-    found = {f"{name} in s1": _regret(make_policy(name, dim=2), hp.markets.s1(dim=2)) for name in hp.policies.REGISTRY}
+    regrets = {
+        f"{name} in s1": _regret(make_policy(name, dim=2), hp.markets.s1(dim=2)) for name in hp.policies.REGISTRY
+    }
     for run in Paper(scale="full").study.runs.values():
         for world, word in product(run.market, run.policies.values()):
             market = market_from(world, dim=min(run.dims) if run.dims else None, horizon=T)
-            found[f"{word} in {world}"] = _regret(policy_from(word, market, T), market)
+            regrets[f"{word} in {world}"] = _regret(policy_from(word, market, T), market)
     for world in ("wide", "lower-bound"):
         market = market_from(world, dim=2, horizon=T)
-        found[f"etc in {world}"] = _regret(policy_from("etc", market, T), market)
-    return found
+        regrets[f"etc in {world}"] = _regret(policy_from("etc", market, T), market)
+    return regrets
 
 
 def _regret(policy: Simulated, market: hp.Market) -> float:
@@ -41,9 +43,9 @@ def _regret(policy: Simulated, market: hp.Market) -> float:
 
 
 def test_the_same_words_give_the_same_numbers() -> None:
-    kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    assert kept["NUMBERS"] == NUMBERS
-    assert numbers() == pytest.approx(kept["regret"], rel=1e-9)
+    stored = json.loads(KEPT.read_text(encoding="utf-8"))
+    assert stored["NUMBERS"] == NUMBERS
+    assert numbers() == pytest.approx(stored["regret"], rel=1e-9)
 
 
 if __name__ == "__main__":
