@@ -284,11 +284,11 @@ def test_a_tampered_last_price_is_refused(tmp_path: Path) -> None:
         Pricer.load(tmp_path / "p.hush")
 
 
-def test_the_segment_of_a_private_customer_is_not_told() -> None:
+def test_the_segment_of_a_private_customer_is_not_repeated() -> None:
     rules = Rules(ranges={"a": (0, 1), "b": (1, 1)})
     pricer = make_policy("etc-ldp", rules=rules).start()
     z = np.ones(pricer.policy.dim)
-    with pytest.raises(hp.InvalidInput, match="not told") as refusal:
+    with pytest.raises(hp.InvalidInput, match="not repeated") as refusal:
         pricer.offer(z, segment="sick")
     assert "sick" not in str(refusal.value)
     for segment in ("a", "b"):
