@@ -132,7 +132,7 @@ def test_regret_over_http_is_the_simulated_one(name: str, tmp_path: Path) -> Non
 
 
 class Wire:
-    """A proxy that keeps every byte a device sends."""
+    """A proxy that records every byte that a device sends."""
 
     def __init__(self, port: int) -> None:
         self.target, self.sent = port, bytearray()
@@ -164,7 +164,7 @@ FEATURES = [{"name": "constant", "value": 1.0}, {"name": "loyalty", "low": 0.0, 
 
 @pytest.mark.parametrize("name", ["doubling", "approx"])
 def test_every_byte_on_the_wire(name: str, tmp_path: Path) -> None:
-    """Whatever a device sends is one of two requests, and none of it is a number of the customer's."""
+    """Everything that a device sends is one of two requests, and contains no number of the customer."""
     policy, rng, private = policies(400)[name], np.random.default_rng(1), []
     promise = Promise(epsilon=policy.epsilon, delta=policy.guarantee.delta, clip=policy.clip)
     ledger = Ledger(epsilon=20.0, delta=promise.delta, path=tmp_path / "ledger.json")
@@ -252,7 +252,7 @@ def test_a_service_restored_from_a_backup_goes_on_with_its_devices(tmp_path: Pat
         device.close()
 
 
-def test_the_service_keeps_a_customers_promise_or_gets_nothing(tmp_path: Path) -> None:
+def test_a_service_that_breaks_the_promise_gets_nothing(tmp_path: Path) -> None:
     policy = policies(400)["doubling"]
     plain = {"policy": "etc-doubling", "family": "logistic", "dim": 2, "prices": [0, 3]}
     with running(tmp_path, coffee=product(policy), tea=plain) as service:

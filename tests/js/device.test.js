@@ -147,7 +147,7 @@ test("no max-age means asking every time, and the service's word of a later vers
   assert.equal((await device.offer(Z)).version, 20);
 });
 
-test("while the service cannot be reached the last parameters serve on for ten minutes", async () => {
+test("while the service cannot be reached, the last parameters are used for ten minutes", async () => {
   const service = new FakeService();
   let now = 0;
   const device = deviceOf(service, { now: () => now });
@@ -194,7 +194,7 @@ test("a server that asks for more or changes the product gets no price out of th
   assert.equal((await device.offer(Z)).experiment, true);
 });
 
-test("a server learns nothing of a customer from who is refused", async () => {
+test("whom a device refuses reveals nothing about the customer", async () => {
   const { features } = document();
   const asked = [
     [{ features: [features[0], { name: "loyalty", value: 0.4 }, features[2]] }, [0.4, 0.7], InvalidInput],
@@ -222,7 +222,7 @@ test("a list is taken as it is, whatever the server calls a constant", async () 
   for (const first of [1, 5]) assert.ok((await device.sold(await device.offer([first, 0.5, 0.25]), 1)).sent);
 });
 
-test("the ranges of features are for show and may change", async () => {
+test("the ranges of features may change", async () => {
   const service = new FakeService();
   service.headers = {};
   const device = deviceOf(service);
@@ -234,7 +234,7 @@ test("the ranges of features are for show and may change", async () => {
   await assert.rejects(device.offer(Z), BrokenPromise);
 });
 
-test("workers that lag behind one another are no broken promise", async () => {
+test("workers that lag behind one another do not break the promise", async () => {
   const service = new FakeService(document({ version: 13 }));
   service.headers = {};
   const late = new FakeService();
@@ -269,7 +269,7 @@ test("a service restored from a backup is served on, after some looks", async ()
   );
 });
 
-test("no mark that the server leaves is sent back to it", async () => {
+test("no ETag of the server is sent back", async () => {
   const service = new FakeService();
   service.headers = { ETag: '"visitor-4711"' };
   const fetch = async (url, init) => {
@@ -352,7 +352,7 @@ test("a report that cannot be stored is not sent, and is made again later", asyn
   assert.equal((await device.ledger.state()).reports, 2, "charged each time, to be safe");
 });
 
-test("a report that was lost on the way is sent again with the same id and the same content", async () => {
+test("a lost report is sent again with the same id and content", async () => {
   const service = new FakeService();
   const device = deviceOf(service);
   const offer = await device.offer(Z);
@@ -429,7 +429,7 @@ test("attempts come further and further apart, and wait as long as the service s
   }
 });
 
-test("a page that is no service's answer acknowledges nothing", async () => {
+test("a page that is not the service's answer acknowledges nothing", async () => {
   const service = new FakeService();
   const counts = ['{"accepted": 0, "known": 0}', '{"accepted": true, "known": 0}'];
   const answers = ["<html>Log in</html>", "{}", "null", ...counts];
@@ -465,7 +465,7 @@ test("only the service can refuse a report for good", async () => {
   device.close();
 });
 
-test("a report that the service will never take does not hold up the others", async () => {
+test("a report that is refused for good does not block the others", async () => {
   const service = new FakeService();
   const refused = [];
   const device = deviceOf(service, { onRefused: (item, status) => refused.push([item.id, status]) });

@@ -99,7 +99,7 @@ test("one of two that vanishes, or both under a living ledger, stops reports", a
   await assert.rejects(ledger.spend(pure(0.1)), LedgerError);
 });
 
-test("setting one of the two back wins nothing", async () => {
+test("restoring an old copy of one of the two gains nothing", async () => {
   for (const key of [KEY, `${KEY}:copy`]) {
     const storage = new MemoryStorage();
     const ledger = new Ledger({ epsilon: 1, storage });
@@ -230,7 +230,7 @@ test("a browser without storage gets no ledger by default", () => {
   }
 });
 
-test("a cap must be one", () => {
+test("an invalid cap is refused", () => {
   for (const cap of [{}, { epsilon: 0 }, { epsilon: NaN }, { epsilon: 1, delta: -1 }, { epsilon: "1" }]) {
     assert.throws(() => new Ledger(cap), InvalidInput);
   }

@@ -8,7 +8,7 @@ import { document, promise, vectors } from "./fixtures.js";
 
 const mechanism = (more) => ({ mechanism: { ...document().mechanism, ...more } });
 
-test("what is within the promise is read", () => {
+test("parameters within the promise are read", () => {
   const params = readParams(document(), promise());
   assert.equal(params.version, 12);
   assert.equal(params.mechanism.coin, 16247838278329192790n); // e^2 / (e^2 + 1) of 2^64
@@ -84,7 +84,7 @@ for (const [what, change] of Object.entries(BROKEN)) {
   });
 }
 
-test("refuses documents without any one of their parts", () => {
+test("a document that lacks any of its fields is refused", () => {
   for (const name of Object.keys(document())) {
     if (name === "currency" || name === "baseline") continue; // for show
     const rest = document();
@@ -176,7 +176,7 @@ test("texts of a broken promise have few digits, or as many as it takes", () => 
   assert.match(text({ epsilon: 2.0000000000000004 }, promise()), /epsilon = 2\.0000000000000004; 2 is promised/);
 });
 
-test("a promise must be one", () => {
+test("an invalid promise is refused", () => {
   const numbers = [{ epsilon: 0 }, { epsilon: 31 }, { clip: -1 }, { delta: 1 }, { prices: [2, 1] }];
   const customers = [{ family: "probit" }, { segments: "ab" }, { segments: ["a", "a"] }, { segments: [""] }];
   const features = [[], "ab", [1], ["a", "a"], ["a", ["a", 1]], [["a"]], [["a", NaN]], [["a", "1"]]];
@@ -256,7 +256,7 @@ test("outcomes that the family cannot have are refused", () => {
   }
 });
 
-test("terms of a promise that are misspelt are refused", () => {
+test("misspelt options of a promise are refused", () => {
   for (const wrong of ["price", "delat", "mechanism"]) {
     const terms = { epsilon: 2, clip: 4, [wrong]: 1 };
     assert.throws(() => new PrivacyPromise(terms), { name: "InvalidInput", message: new RegExp(`called ${wrong}`) });

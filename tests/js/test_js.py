@@ -66,7 +66,7 @@ def test_package() -> None:
 
 
 def test_declarations_name_everything() -> None:
-    """Whatever the module exports is declared, methods included, and nothing else is."""
+    """The declarations contain exactly the exports of the module, including methods."""
     exported = json.loads(run_node("tools/exports.mjs"))
     text = (DEVICE / "index.d.ts").read_text()
     names = re.findall(r"^export declare (?:const|class|function) (\w+)", text, re.MULTILINE)
@@ -85,8 +85,8 @@ def test_modules_import_only_one_another() -> None:
         assert {(a or b).removeprefix("./") for a, b in imports} <= modules
 
 
-def test_nothing_inexact_on_the_way_to_a_price_or_report() -> None:
-    """Of Math only what IEEE 754 or the language defines to the last bit."""
+def test_no_inexact_function_computes_a_price_or_report() -> None:
+    """Only those functions of Math that IEEE 754 or the language defines to the last bit."""
     exact = {"abs", "floor", "imul", "max", "min", "sqrt"}
     for path in DEVICE.glob("*.js"):
         text = path.read_text()

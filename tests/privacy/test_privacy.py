@@ -162,7 +162,7 @@ def plain_report(config: dict[str, Any], g: list[float], words: list[int]) -> di
 
 
 def test_vectors_are_up_to_date_and_follow_the_recipe() -> None:
-    """A second implementation, in other words and with Python's own integers, gives every vector to the last bit."""
+    """A second implementation with Python integers reproduces every vector to the last bit."""
     stored = json.loads(VECTORS.read_text(encoding="utf-8"))
     assert stored == json.loads(json.dumps(privacy_vectors())), "run: python -m protocol.make_vectors"
 
@@ -210,7 +210,7 @@ def test_philox_agrees_with_numpy_and_with_the_known_answers() -> None:
     ]  # fmt: skip
 
 
-def test_logarithm_and_quantile_are_as_good_as_the_slack_assumes() -> None:
+def test_logarithm_and_quantile_are_as_accurate_as_the_slack_assumes() -> None:
     """The normal quantile is within 4e-15, the figure in the derivation of ``SLACK``."""
     rng = np.random.default_rng(1)
     tails = np.concatenate([0.5 * rng.random(3000), 0.5 * 10.0 ** -rng.uniform(0, 15.9, 3000), [2.0**-54, 0.075]])
@@ -431,7 +431,7 @@ def test_gaussian_calibration() -> None:
 
 
 @pytest.mark.parametrize("g", [0.0, 1.0, -0.7312345, 0.01])
-def test_what_the_gaussian_sends_is_within_its_slack_of_an_exact_one(g: float) -> None:
+def test_gaussian_reports_are_within_the_slack_of_exact_ones(g: float) -> None:
     """The implemented chance of every grid point, counted over all 2^53 words, against an exact rounded Gaussian."""
     mechanism = Gaussian(epsilon=1.0, delta=1e-3, clip=1.0, dim=1)
     h = mechanism.scale
@@ -702,7 +702,7 @@ def test_audit_certifies_nearly_all_of_a_pure_claim(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("control", privacy.controls(epsilon=1.0, delta=1e-3, clip=3.0, dim=2), ids=lambda c: c.name)
-def test_audit_catches_what_is_wrong_on_purpose(control: Mechanism) -> None:
+def test_audit_catches_every_control(control: Mechanism) -> None:
     result = privacy.audit(control, samples=200_000, rng=UnsafeSeed(2))
     assert not result.passed
     assert "BROKEN" in result.verdict
@@ -736,7 +736,7 @@ def test_unbiased_and_as_noisy_as_stated_inside_the_ball() -> None:
             assert abs(errors.mean() - mechanism.squared_error(length)) < 4.9 * errors.std() / math.sqrt(n)
 
 
-def test_nothing_that_goes_wrong_before_a_report_shows_in_it() -> None:
+def test_reports_of_scores_that_are_not_finite_reveal_nothing() -> None:
     """A vector that is not finite counts as 0: the kernel's last line of defence."""
     bad = np.array([[np.nan, 1.0], [np.inf, 1.0], [1.0, -np.inf], [0.0, 0.0]])
     for mechanism in (L2Ball(epsilon=1.0, clip=1.0, dim=2), PrivUnit(epsilon=4.0, clip=1.0, dim=2),
@@ -757,8 +757,8 @@ def test_audit_refuses_reports_that_cannot_be() -> None:
         privacy.audit(Impossible(epsilon=1.0, clip=1.0, dim=2), samples=1000)
 
 
-def test_ledger_does_not_undercharge_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failure at any write leaves a ledger that works on and knows of at least what was granted."""
+def test_ledger_does_not_undercharge_after_any_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failure of any write, the ledger still works and includes every granted report."""
     mechanism = RandomizedResponse(epsilon=0.1)
     for k, name in enumerate(("fsync", "replace", "open")):
         file = tmp_path / f"{k}.json"
