@@ -45,7 +45,17 @@ class SnapshotError(HushpriceError):
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> InvalidInput:
-    """Return the error for a name that is not in a registry. Its text suggests the closest name."""
+    """Return the error for a name that is not in a registry.
+
+    Parameters
+    ----------
+    kind : str
+        The kind of object, such as "policy".
+    name : object
+        The unknown name.
+    known : iterable of str
+        The names in the registry. The text suggests the closest one.
+    """
     names = sorted(known)
     return InvalidInput(f"There is no {kind} called {name!r}.{nearest(name, names)} Known: {', '.join(names)}.")
 
@@ -87,7 +97,22 @@ LARGEST_VALUE = 1e12  # beyond it small values vanish in sums of squares
 
 
 def positive_int(name: str, value: Any, *, minimum: int = 1, maximum: int = LARGEST_COUNT) -> int:
-    """Return a value as an int between ``minimum`` and ``maximum``, or raise :class:`InvalidInput`."""
+    """Return a value as an int.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for error texts.
+    value : Any
+        The value; an integral float is accepted, a bool is not.
+    minimum, maximum : int
+        Least and largest allowed value.
+
+    Raises
+    ------
+    InvalidInput
+        If it is not such a number.
+    """
     whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
     if _is_bool(value) or not whole or not minimum <= int(value) <= maximum:
         most = "" if maximum == LARGEST_COUNT else f" and at most {maximum}"
@@ -98,7 +123,18 @@ def positive_int(name: str, value: Any, *, minimum: int = 1, maximum: int = LARG
 def finite(
     name: str, value: Any, *, minimum: float = -math.inf, maximum: float = math.inf, strict: bool = False
 ) -> float:
-    """Return a value as a finite float between ``minimum`` (excluded if strict) and ``maximum``.
+    """Return a value as a finite float.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for error texts.
+    value : Any
+        The value; a text or a bool is refused.
+    minimum, maximum : float
+        Least and largest allowed value.
+    strict : bool
+        Whether ``minimum`` itself is excluded.
 
     Raises
     ------

@@ -102,7 +102,7 @@ def quote(
 
 def _own_price(params: Params, price: float, low: float, high: float) -> float:
     if params.mode != "shadow":
-        raise InvalidInput("A price of the shop's own can be given in shadow mode only.")
+        raise InvalidInput("The shop's own price is allowed in shadow mode only.")
     # the bounds would reveal the customer's segment
     text = "The shop's price must lie within the range of prices for this customer."
     return discreetly(lambda: finite("price", price, minimum=low, maximum=high), text)

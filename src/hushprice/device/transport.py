@@ -25,7 +25,17 @@ class Unreachable(HushpriceError):
 
 
 class Answer(NamedTuple):
-    """An HTTP response. The names of headers are in lower case."""
+    """An HTTP response.
+
+    Attributes
+    ----------
+    status : int
+        Status code.
+    headers : mapping of str
+        Headers, with names in lower case.
+    body : bytes
+        Body.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -36,7 +46,26 @@ class Transport(Protocol):
     """Sends requests."""
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """Send a request and return the answer; raise :class:`Unreachable` if there is none."""
+        """Send a request.
+
+        Parameters
+        ----------
+        method, path : str
+            Method, and path below the address of the service.
+        headers : mapping of str
+            Headers.
+        body : bytes or None
+            Body.
+
+        Returns
+        -------
+        Answer
+
+        Raises
+        ------
+        Unreachable
+            If there is no answer.
+        """
         ...
 
     def close(self) -> None:

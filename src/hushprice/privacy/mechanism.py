@@ -99,6 +99,13 @@ class Mechanism(ABC):
         """Return a score per report, large if it is likelier from the first input than from the second.
 
         The upper tail of the score is the worst known event of the audit.
+
+        Parameters
+        ----------
+        rows : Rows
+            Reports, one per row.
+        first, second : Array
+            The two inputs.
         """
 
     @abstractmethod

@@ -27,7 +27,15 @@ MIXED_SGD = PrivateLearner(server=MixedServer, device=MixedDevice, loop=MixedLoo
 
 @dataclass(frozen=True, kw_only=True)
 class MixedLDP(PrivatePolicy):
-    """Base class of the policies whose customers choose to be public or private."""
+    """Base class of the policies whose customers choose to be public or private.
+
+    Parameters
+    ----------
+    noise : {"l2-ball", "privunit"}
+        The mechanism: L2Ball, as in the paper, or PrivUnit, which has less noise.
+    **options
+        Those of :class:`Policy` and :class:`PrivatePolicy`.
+    """
 
     raw_by_choice: ClassVar[bool] = True
     not_served: ClassVar[str] = "it would keep the raw records of those who agree. Take etc-ldp or etc-ldp-doubling."

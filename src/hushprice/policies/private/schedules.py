@@ -172,7 +172,13 @@ class MixedOnce(MixedSchedule):
 
 @dataclass(frozen=True, kw_only=True)
 class MixedDoubling(MixedSchedule):
-    """Episodes of length 2^q, for an unknown horizon."""
+    """Episodes of length 2^q, for an unknown horizon.
+
+    Parameters
+    ----------
+    restart : bool
+        Whether the estimate starts afresh with each episode.
+    """
 
     restart: bool = False
 

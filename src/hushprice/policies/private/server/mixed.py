@@ -24,6 +24,16 @@ class MixedServer(SGDServer[MixedReports]):
     """Learns from each randomised report at once, and from the raw records of public customers at the end.
 
     Stage I of an episode estimates the share of public customers, which determines the length of stage II.
+
+    Parameters
+    ----------
+    policy : PrivatePolicy
+        The policy, whose schedule is a :class:`MixedSchedule`.
+
+    Attributes
+    ----------
+    publics : int
+        Number of raw records of public customers.
     """
 
     schedule: MixedSchedule
