@@ -6,7 +6,9 @@ import dataclasses
 import logging
 import math
 import pickle
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -310,6 +312,15 @@ def test_the_search_finds_what_is_there() -> None:
     assert {0.123, 0.456, 0.789} <= checks.numbers_in(pricer._server)
     with pytest.raises(AssertionError, match="private customer"):
         checks.check_private_server_sees_no_raw_data(_Leaky(**vars_of(private("etc-ldp"))))
+
+
+@dataclass(slots=True)
+class _Slotted:
+    z: float
+
+
+def test_the_search_looks_into_deques_and_slots() -> None:
+    assert checks.numbers_in({"a": deque([0.123]), "b": [_Slotted(0.456)]}) == {0.123, 0.456}
 
 
 def vars_of(policy: policies.Policy) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tempfile
+from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -164,10 +165,12 @@ def numbers_in(root: Any) -> set[float]:
             stack += [] if thing.base is None else [thing.base]
         elif isinstance(thing, Mapping):
             stack += [*thing.keys(), *thing.values()]
-        elif isinstance(thing, (list, tuple, set, frozenset)):
+        elif isinstance(thing, (list, tuple, set, frozenset, deque)):
             stack += list(thing)
-        elif hasattr(thing, "__dict__"):
-            stack.append(vars(thing))
+        else:
+            slots = (name for kind in type(thing).__mro__ for name in kind.__dict__.get("__slots__", ()))
+            stack += [getattr(thing, name, None) for name in slots]
+            stack.append(getattr(thing, "__dict__", None))
     return numbers
 
 
