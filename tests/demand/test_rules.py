@@ -16,7 +16,7 @@ from hushprice.demand import FAMILIES, Rules, as_family
 from hushprice.kernels import terms as kernel
 from hushprice.markets import Market, Resample
 from hushprice.policies import ETC, Device, Policy, Pricer
-from hushprice.policies.base import Params, Propensity
+from hushprice.policies.exchange import Params, Propensity
 from hushprice.policies.thompson_density import Sampled
 from hushprice.privacy import Entropy
 from hushprice.simulation import Today, record, simulate, write_log

@@ -15,7 +15,7 @@ from hushprice.checks.refusal import refused
 from hushprice.demand import Rules
 from hushprice.markets import Market, Resample
 from hushprice.policies import Phase, Policy, Pricer
-from hushprice.policies.base import Propensity
+from hushprice.policies.exchange import Propensity
 from hushprice.simulation import record
 
 RULED_SEGMENTS = ("few", "many")

@@ -24,7 +24,8 @@ from hushprice.evaluation.weights import Mask, Support
 from hushprice.fitting import DemandModel
 from hushprice.kernels import terms as on_terms
 from hushprice.policies import Policy
-from hushprice.policies.base import FOREVER, is_policy
+from hushprice.policies.base import is_policy
+from hushprice.policies.exchange import FOREVER
 from hushprice.policies.pricer import Pricer
 
 NODES, SHARES = np.polynomial.legendre.leggauss(16)

@@ -6,12 +6,13 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from hushprice.errors import InvalidInput, MissingOption, unknown
-from hushprice.policies.base import Bounds, Device, Params, Policy, Progress, Quotes, Records, Server
+from hushprice.policies.base import Device, Policy, Server
 from hushprice.policies.baselines import Clairvoyant, FixedPrice, RandomPrice
 from hushprice.policies.bounds import BoundPolicy, Plan
 from hushprice.policies.episodes import EpisodePolicy
 from hushprice.policies.etc import ETC
 from hushprice.policies.etc_doubling import ETCDoubling
+from hushprice.policies.exchange import Bounds, Params, Progress, Quotes, Records
 from hushprice.policies.mle_cycle import MLECycle
 from hushprice.policies.phases import Phase
 from hushprice.policies.pricer import Offer, Pricer

@@ -15,7 +15,8 @@ import numpy as np
 
 from hushprice.arrays import Array, array
 from hushprice.errors import InvalidInput, finite
-from hushprice.policies.base import FOREVER, Params, Policy, Records, Server
+from hushprice.policies.base import Policy, Server
+from hushprice.policies.exchange import FOREVER, Params, Records
 from hushprice.policies.phases import Phase
 
 

@@ -23,18 +23,8 @@ from hushprice.kernels import confidence as kernel
 from hushprice.kernels import terms as on_terms
 from hushprice.kernels.state import BoundRule
 from hushprice.policies import thompson_density
-from hushprice.policies.base import (
-    FOREVER,
-    Bounds,
-    Device,
-    Params,
-    Policy,
-    Progress,
-    Propensity,
-    Quotes,
-    Records,
-    Server,
-)
+from hushprice.policies.base import Device, Policy, Server
+from hushprice.policies.exchange import FOREVER, Bounds, Params, Progress, Propensity, Quotes, Records
 from hushprice.policies.loop import Customers, Loop
 from hushprice.policies.phases import Phase
 from hushprice.policies.snapshot import whole

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 from hushprice.errors import InvalidInput, SnapshotError
 from hushprice.estimation import RunningEstimator
-from hushprice.policies.base import FOREVER, Params, Policy, Progress, Records, Server
+from hushprice.policies.base import Policy, Server
+from hushprice.policies.exchange import FOREVER, Params, Progress, Records
 from hushprice.policies.phases import Phase
 
 

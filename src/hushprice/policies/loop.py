@@ -15,7 +15,8 @@ import numpy as np
 from hushprice.arrays import Array
 from hushprice.demand import Segments, Terms, fresh
 from hushprice.kernels.state import SimulatedDemand
-from hushprice.policies.base import Choices, Device, Params, Quotes, Server
+from hushprice.policies.base import Device, Server
+from hushprice.policies.exchange import Choices, Params, Quotes
 
 
 class Customers(Protocol):

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hushprice.policies.base import Variant, as_variant
 from hushprice.policies.episodes import EpisodePolicy
+from hushprice.policies.exchange import Variant, as_variant
 
 
 @dataclass(frozen=True, kw_only=True)

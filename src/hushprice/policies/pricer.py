@@ -16,7 +16,8 @@ from hushprice.arrays import Array, array
 from hushprice.demand import Terms, fresh
 from hushprice.errors import LARGEST_VALUE, InvalidInput, SnapshotError, discreetly, finite, positive_int
 from hushprice.policies import snapshot
-from hushprice.policies.base import Params, Policy
+from hushprice.policies.base import Policy
+from hushprice.policies.exchange import Params
 from hushprice.policies.phases import Phase
 from hushprice.privacy import UnsafeSeed
 

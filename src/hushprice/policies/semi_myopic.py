@@ -19,7 +19,8 @@ from hushprice.errors import SnapshotError, positive_int
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import quote as kernel
 from hushprice.kernels.state import MyopicPlan
-from hushprice.policies.base import FOREVER, Params, Policy, Progress, Records, Server, Variant, as_variant
+from hushprice.policies.base import Policy, Server
+from hushprice.policies.exchange import FOREVER, Params, Progress, Records, Variant, as_variant
 from hushprice.policies.loop import Customers, Loop
 from hushprice.policies.phases import Phase
 from hushprice.privacy import Entropy

@@ -17,8 +17,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hushprice.policies.base import FOREVER
 from hushprice.policies.bounds import BoundPolicy, KnownHorizon, Plan, loglog
+from hushprice.policies.exchange import FOREVER
 from hushprice.policies.phases import Phase
 
 

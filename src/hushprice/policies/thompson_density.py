@@ -24,7 +24,8 @@ from hushprice.demand import Terms
 from hushprice.kernels import LINEAR, POISSON
 from hushprice.kernels import confidence as kernel
 from hushprice.kernels.quote import window
-from hushprice.policies.base import Bounds, Policy, Propensity
+from hushprice.policies.base import Policy
+from hushprice.policies.exchange import Bounds, Propensity
 
 TAIL_CUT = 9.0  # standard deviations of b' to integrate over
 PANEL_NODES = 32  # quadrature nodes per panel

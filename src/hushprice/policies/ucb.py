@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hushprice.policies.base import FOREVER
 from hushprice.policies.bounds import KnownHorizon, Plan, loglog
+from hushprice.policies.exchange import FOREVER
 from hushprice.policies.phases import Phase
 
 

@@ -15,7 +15,8 @@ from hushprice.errors import InvalidInput, positive_int
 from hushprice.files import check_target, replacing
 from hushprice.markets import Market
 from hushprice.policies import Params, Policy, Quotes
-from hushprice.policies.base import Device, Propensity, Server
+from hushprice.policies.base import Device, Server
+from hushprice.policies.exchange import Propensity
 from hushprice.policies.loop import Loop
 from hushprice.privacy import UnsafeSeed
 from hushprice.simulation.engine import CHOICES, CONTEXTS, DEMAND, EXPLORATION, PRIVACY, TRUTH, streams

@@ -11,7 +11,8 @@ from hushprice.arrays import Array, array
 from hushprice.demand import Terms
 from hushprice.errors import LARGEST_VALUE, InvalidInput, discreetly, positive_int
 from hushprice.kernels import report as kernel
-from hushprice.policies.base import Choices, Device, Params, Propensity, Quotes, Records, Reports, Stages
+from hushprice.policies.base import Device
+from hushprice.policies.exchange import Choices, Params, Propensity, Quotes, Records, Reports, Stages
 from hushprice.policies.private.base import PrivatePolicy
 from hushprice.policies.private.reports import MixedReports, PrivateReports
 from hushprice.privacy import Entropy, Ledger

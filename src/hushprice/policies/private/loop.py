@@ -8,7 +8,7 @@ import numpy as np
 
 from hushprice.arrays import Array
 from hushprice.kernels import private_loop as kernel
-from hushprice.policies.base import Choices, Records
+from hushprice.policies.exchange import Choices, Records
 from hushprice.policies.loop import Customers, Loop
 from hushprice.policies.private.device import PrivateDevice
 from hushprice.policies.private.server import MixedServer, SGDServer

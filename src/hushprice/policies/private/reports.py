@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hushprice.policies.base import Records, Reports
+from hushprice.policies.exchange import Records, Reports
 from hushprice.privacy.wire import Rows
 
 

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from hushprice.errors import InvalidInput
-from hushprice.policies.base import FOREVER
+from hushprice.policies.exchange import FOREVER
 
 USUAL_EXPERIMENTS = 10**6  # tau in C_g if the horizon is unknown; C_g depends on it only through sqrt(log tau)
 

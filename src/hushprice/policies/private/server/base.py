@@ -13,7 +13,8 @@ import numpy as np
 
 from hushprice.arrays import Array, array
 from hushprice.errors import InvalidInput, SnapshotError
-from hushprice.policies.base import Params, Progress, ReportsT, Server
+from hushprice.policies.base import ReportsT, Server
+from hushprice.policies.exchange import Params, Progress
 from hushprice.policies.phases import Phase
 from hushprice.policies.private.reports import PrivateReports
 from hushprice.policies.snapshot import whole
