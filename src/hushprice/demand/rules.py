@@ -158,10 +158,10 @@ class Rules:
         source : str
             What error messages call the data.
         """
-        known = ("ladder", "largest_step", "segments", "ranges")
+        keys = ("ladder", "largest_step", "segments", "ranges")
         for key in plain:
-            if key not in known:
-                raise unknown(f"rule in {source}", key, known)
+            if key not in keys:
+                raise unknown(f"rule in {source}", key, keys)
         options = dict(plain)
         for name in ("ladder", "segments"):
             if name in options:

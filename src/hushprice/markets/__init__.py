@@ -61,12 +61,12 @@ def build(name: str, /, **options: Any) -> Market:
     2
     """
     maker = get(name)
-    known = options_of(maker)
+    accepted = options_of(maker)
     for option in options:
-        if option not in known and option != "horizon":
-            raise unknown(f"option of the market {name}", option, known)
+        if option not in accepted and option != "horizon":
+            raise unknown(f"option of the market {name}", option, accepted)
     try:
-        return maker(**{key: value for key, value in options.items() if key in known})
+        return maker(**{key: value for key, value in options.items() if key in accepted})
     except TypeError as problem:
         raise InvalidInput(f"The market {name} cannot be made: {problem}.") from None
 

@@ -106,15 +106,15 @@ def build(name: str, **options: Any) -> Policy:
     'etc-doubling'
     """
     cls = get(name)
-    known = {f.name for f in fields(cls)}
+    accepted = {f.name for f in fields(cls)}
     optional = {"horizon", "theta", "price", "z_max"}
     for option in options:
-        if option not in known | optional:
-            raise InvalidInput(f"The policy {name} has no option {option!r}. It takes {', '.join(sorted(known))}.")
+        if option not in accepted | optional:
+            raise InvalidInput(f"The policy {name} has no option {option!r}. It takes {', '.join(sorted(accepted))}.")
     needed = {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING}
     if missing := needed - set(options):
         raise MissingOption(f"The policy {name} also needs {', '.join(sorted(missing))}.")
-    return cls(**{key: value for key, value in options.items() if key in known})
+    return cls(**{key: value for key, value in options.items() if key in accepted})
 
 
 __all__ = [
