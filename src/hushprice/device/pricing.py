@@ -12,14 +12,14 @@ from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput, discre
 Context = Sequence[float] | Mapping[str, float]
 
 
-def context(params: Params, features: Context) -> tuple[float, ...]:
+def context(params: Params, given: Context) -> tuple[float, ...]:
     """Return the context z.
 
     Parameters
     ----------
     params : Params
         The checked parameters.
-    features : sequence or mapping of float
+    given : sequence or mapping of float
         All of z as a list, or exactly the features that are not constants by name.
 
     Raises
@@ -28,7 +28,7 @@ def context(params: Params, features: Context) -> tuple[float, ...]:
         If it is not a context of this product. The text repeats no value, and no value is compared with anything that
         the server published, so that a refusal reveals nothing about the customer.
     """
-    values = _by_name(params, features) if isinstance(features, Mapping) else features
+    values = _by_name(params, given) if isinstance(given, Mapping) else given
     text = f"The context must be {params.dim} finite numbers below {LARGEST_VALUE:g} in size."
     z = discreetly(lambda: tuple(finite("z", x, minimum=-LARGEST_VALUE, maximum=LARGEST_VALUE) for x in values), text)
     if len(z) != params.dim:

@@ -104,12 +104,12 @@ class Promise:
         """The weakest guarantee of one report."""
         return Guarantee(self.epsilon, self.delta)
 
-    def mechanism(self, request: Any) -> Mechanism:
+    def mechanism(self, asked: Any) -> Mechanism:
         """Return the mechanism that a server asks for.
 
         Parameters
         ----------
-        request : Any
+        asked : Any
             The field ``mechanism`` of a params document.
 
         Raises
@@ -117,12 +117,12 @@ class Promise:
         BrokenPromise
             If it is not within the promise.
         """
-        if not isinstance(request, Mapping) or any(key not in request for key in _FIELDS):
+        if not isinstance(asked, Mapping) or any(key not in asked for key in _FIELDS):
             raise BrokenPromise(f"The server does not say how reports are to be randomised. {NO_MORE}")
-        if not isinstance(request["name"], str) or request["name"] not in self.mechanisms:
+        if not isinstance(asked["name"], str) or asked["name"] not in self.mechanisms:
             raise BrokenPromise(f"The server asks for a mechanism other than {', '.join(self.mechanisms)}. {NO_MORE}")
         try:
-            mechanism = Mechanism(**{key: request[key] for key in _FIELDS})
+            mechanism = Mechanism(**{key: asked[key] for key in _FIELDS})
         except HushpriceError as problem:
             raise BrokenPromise(f"The server asks for reports that keep no promise: {problem} {NO_MORE}") from None
         for name in ("epsilon", "delta", "clip"):
