@@ -42,7 +42,7 @@ from hushprice.service.http.responses import Problem
 from hushprice.service.http.routes import admin as routes_admin
 from hushprice.service.http.routes import products as routes_look
 from hushprice.service.http.server import TOY, check_workers, prepare
-from hushprice.service.settings import ROLES, Settings, StartKey, hash_of, told_database
+from hushprice.service.settings import ROLES, Settings, StartKey, hash_of, redacted_url
 from hushprice.service.storage.replay import verify
 from hushprice.service.storage.store import Store
 from hushprice.service.writer.service import FRESH, Service
@@ -896,7 +896,7 @@ class TestSettings:
         with pytest.raises(InvalidInput) as refused:
             StartKey.of("x", "admin", "31337")
         assert "31337" not in str(refused.value)
-        assert told_database("postgresql://u:p@ss@h:5/n?password=x") == "postgresql://h:5/n"
+        assert redacted_url("postgresql://u:p@ss@h:5/n?password=x") == "postgresql://h:5/n"
 
     def test_the_product_to_play_with_is_that_of_the_demo(self, tmp_path: Path) -> None:
         store = Store.open(f"sqlite:///{tmp_path / 'x.db'}")

@@ -1,6 +1,6 @@
-"""What a product is: its policy, and how it is sold. Fixed once the product exists, but for what is for show.
+"""Definitions of products: the policy and how it is sold. After creation only what is for display can change.
 
-The same keys in a file and over HTTP::
+The keys are the same in a file and over HTTP::
 
     [products.coffee]
     policy = "etc-ldp-doubling"           # any registered policy but the mixed ones
@@ -35,15 +35,26 @@ from hushprice.service.guardrails import NO_GUARDRAILS, Guardrails, Limits
 Then = Literal["no-sale", "left-out"]
 THEN: tuple[Then, ...] = ("no-sale", "left-out")
 DAY = 86_400.0
-LARGEST_PLAIN_DIM = 1_000  # of a plain product, of which a matrix of (2 dim)^2 numbers is kept
+LARGEST_PLAIN_DIM = 1_000  # of a plain product, whose learner holds a matrix of (2 dim)^2 numbers
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _SERVICE = ("policy", "baseline", "currency", "features", "max_age", "max_lag", "mode", "outcomes", "guardrails")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Feature:
-    """A number of the context by name: a constant, or one between low and high (what a slider shows, not a limit).
+    """A named component of the context.
 
+    Parameters
+    ----------
+    name : str
+        Its name.
+    value : float, optional
+        Its value if it is constant.
+    low, high : float, optional
+        The ends of its slider on the page otherwise; they do not limit the values.
+
+    Examples
+    --------
     >>> Feature.of({"name": "loyalty", "low": 0, "high": 1}).config()
     {'name': 'loyalty', 'low': 0.0, 'high': 1.0}
     """
@@ -55,13 +66,13 @@ class Feature:
 
     @classmethod
     def of(cls, plain: Any) -> Feature:
-        """A feature from plain data."""
-        told = "A feature must have a name, and either a value (a constant) or low and high."
+        """Make a feature from plain data."""
+        form = "A feature must have a name, and either a value (a constant) or low and high."
         if not isinstance(plain, Mapping) or set(plain) not in ({"name", "value"}, {"name", "low", "high"}):
-            raise InvalidInput(told)
+            raise InvalidInput(form)
         name = plain["name"]
         if not isinstance(name, str) or not 0 < len(name) <= 100 or not name.isprintable():
-            raise InvalidInput(told)
+            raise InvalidInput(form)
         numbers = {key: finite(f"{key} of a feature", plain[key]) for key in plain if key != "name"}
         if any(abs(number) > LARGEST_VALUE for number in numbers.values()):
             raise InvalidInput(f"A feature must not exceed {LARGEST_VALUE:g} in size: give it in larger units.")
@@ -70,20 +81,42 @@ class Feature:
         return cls(name=name, **numbers)
 
     def config(self) -> dict[str, Any]:
-        """As plain data."""
-        kept = ("value",) if self.value is not None else ("low", "high")
-        return {"name": self.name, **{key: getattr(self, key) for key in kept}}
+        """Return the feature as plain data; :meth:`of` reads it back."""
+        keys = ("value",) if self.value is not None else ("low", "high")
+        return {"name": self.name, **{key: getattr(self, key) for key in keys}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """A product as it was defined.
+    """The definition of a product.
 
-    baseline: the price without this service; currency: for show; max_age: seconds that published parameters may be kept
-    in caches; max_lag: events after which a report made against old parameters is not learned from any more; wait: how
-    many seconds an offer waits for its outcome; then: whether it counts as no sale after that or is left out; mode and
-    guardrails: those at the start.
+    Parameters
+    ----------
+    name : str
+        1 to 40 lower-case letters, digits and hyphens.
+    policy : Policy
+        The policy that sets prices.
+    baseline : float
+        The price without this service.
+    currency : str
+        For display.
+    features : tuple of Feature
+        The components of the context; empty if they have no names.
+    max_age : float
+        Seconds for which caches may store published params.
+    max_lag : int
+        Events after which a report made from old params is no longer learned from.
+    wait : float
+        Seconds until an offer without an outcome expires.
+    then : {"no-sale", "left-out"}
+        Whether an expired offer counts as no sale or is left out.
+    mode : {"live", "shadow", "frozen"}
+        The mode at the start.
+    guardrails : Guardrails
+        The guardrails at the start.
 
+    Examples
+    --------
     >>> coffee = {"policy": "etc-doubling", "family": "logistic", "dim": 2, "prices": [1, 5]}
     >>> definition = Definition.of("coffee", coffee)
     >>> definition.baseline, definition.private, Definition.of("coffee", definition.config()) == definition
@@ -104,7 +137,20 @@ class Definition:
 
     @classmethod
     def of(cls, name: str, plain: Mapping[str, Any]) -> Definition:
-        """A definition from plain data."""
+        """Make a definition from plain data.
+
+        Parameters
+        ----------
+        name : str
+            The name of the product.
+        plain : mapping
+            The keys of a table ``[products.NAME]`` of a TOML file.
+
+        Raises
+        ------
+        InvalidInput
+            If a key or value is wrong; the message says which and what to do.
+        """
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidInput(
                 "A product's name must be 1 to 40 small letters, digits and hyphens, as in 'coffee-250g'."
@@ -143,7 +189,7 @@ class Definition:
         )
 
     def config(self) -> dict[str, Any]:
-        """The definition as plain data; :meth:`of` reads it back."""
+        """Return the definition as plain data; :meth:`of` reads it back."""
         return {
             "policy": self.policy.name,
             **self.policy.config(),
@@ -158,14 +204,14 @@ class Definition:
         }
 
     def fixed(self) -> dict[str, Any]:
-        """What cannot change while there is a product, since what was learned depends on it: all but the currency,
-        how long caches may keep its parameters, and the ends of sliders."""
-        kept = {key: value for key, value in self.config().items() if key not in ("currency", "max_age")}
-        kept["features"] = [
+        """The part that cannot change while the product exists, since the learner's state depends on it: all but
+        ``currency``, ``max_age`` and the ends of sliders."""
+        fixed = {key: value for key, value in self.config().items() if key not in ("currency", "max_age")}
+        fixed["features"] = [
             {"name": feature.name, **({} if feature.value is None else {"value": feature.value})}
             for feature in self.features
         ]
-        return kept
+        return fixed
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Definition) and (self.name, self.config()) == (other.name, other.config())
@@ -175,12 +221,12 @@ class Definition:
 
     @property
     def private(self) -> bool:
-        """Whether devices price by themselves and send randomised reports."""
+        """Whether devices compute prices and send randomised reports."""
         return self.policy.private
 
     @property
     def private_policy(self) -> PrivatePolicy | None:
-        """The policy with the type of a private one; None for a plain product."""
+        """The policy as a :class:`PrivatePolicy`; None for a plain product."""
         return self.policy.as_private()
 
     @property
@@ -188,45 +234,56 @@ class Definition:
         """Length of a context."""
         return self.policy.dim
 
-    def context(self, given: Sequence[float] | Mapping[str, float]) -> Array:
-        """The context z of a plain product's customer, from a list or, where the features have names, by name."""
-        values = self._by_name(given) if isinstance(given, Mapping) else given
+    def context(self, features: Sequence[float] | Mapping[str, float]) -> Array:
+        """Make the context z of a plain product's customer.
+
+        Parameters
+        ----------
+        features : sequence or mapping
+            The numbers in order or, if the features have names, by name; constant ones may be omitted.
+
+        Raises
+        ------
+        InvalidInput
+            If they are not finite or not as many as the product has; the message contains no value.
+        """
+        values = self._by_name(features) if isinstance(features, Mapping) else features
         text = f"The context must be {self.dim} finite numbers below {LARGEST_VALUE:g} in size."
         try:
             return array("the context", values, shape=(self.dim,), limit=LARGEST_VALUE)
         except InvalidInput:
-            pass  # its text would tell what was given
+            pass  # its text contains the values
         raise InvalidInput(text)
 
-    def _by_name(self, given: Mapping[str, float]) -> list[float]:
+    def _by_name(self, values: Mapping[str, float]) -> list[float]:
         if not self.features:
             raise InvalidInput(f"The features of {self.name} have no names: give the context as a list of numbers.")
-        asked = {feature.name for feature in self.features if feature.value is None}
+        variable = {feature.name for feature in self.features if feature.value is None}
         constant = {feature.name: feature.value for feature in self.features if feature.value is not None}
-        if not asked <= set(given) <= asked | set(constant):
-            raise InvalidInput(f"The context of {self.name} must give exactly {', '.join(sorted(asked))} by name.")
-        if any(given[name] != value for name, value in constant.items() if name in given):
+        if not variable <= set(values) <= variable | set(constant):
+            raise InvalidInput(f"The context of {self.name} must give exactly {', '.join(sorted(variable))} by name.")
+        if any(values[name] != value for name, value in constant.items() if name in values):
             raise InvalidInput(f"Of the context of {self.name} a constant feature is given with another value.")
-        return [given[feature.name] if feature.value is None else feature.value for feature in self.features]
+        return [values[feature.name] if feature.value is None else feature.value for feature in self.features]
 
 
 def _policy(name: str, plain: Mapping[str, Any]) -> Policy:
-    """The policy with its options."""
+    """Make the policy with its options."""
     if "policy" not in plain:
         raise MissingOption(f"The product {name} needs a policy, as in policy = 'etc-ldp-doubling'.")
     kind = policies.get(plain["policy"])
     if kind.not_served:
         raise InvalidInput(f"The service does not run {kind.name}: {kind.not_served}")
     options = {key: value for key, value in plain.items() if key not in _SERVICE}
-    known = {f.name for f in fields(kind)}
+    accepted = {f.name for f in fields(kind)}
     for option in options:
-        if option not in known:
-            raise unknown(f"option of {kind.name} or of a product", option, known | set(_SERVICE))
+        if option not in accepted:
+            raise unknown(f"option of {kind.name} or of a product", option, accepted | set(_SERVICE))
     needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
     if missing := needed - set(options):
         raise MissingOption(f"The product {name} with the policy {kind.name} also needs {', '.join(sorted(missing))}.")
-    given = options.pop("family")
-    family = as_family(given) if isinstance(given, str) else family_from(given)
+    plain_family = options.pop("family")
+    family = as_family(plain_family) if isinstance(plain_family, str) else family_from(plain_family)
     if options.get("rules") is not None:
         if not isinstance(options["rules"], Mapping):
             raise InvalidInput("rules must give any of ladder, largest_step, segments and ranges by name.")
@@ -235,7 +292,7 @@ def _policy(name: str, plain: Mapping[str, Any]) -> Policy:
         return kind(family=family, **options)
     except HushpriceError:
         raise
-    except (TypeError, ValueError, OverflowError, ArithmeticError):  # an option of a kind nobody thought of
+    except (TypeError, ValueError, OverflowError, ArithmeticError):  # an option of an unexpected type
         raise InvalidInput(f"An option of the policy {kind.name} is not of the kind it should be.") from None
 
 
@@ -248,13 +305,13 @@ def _outcomes(plain: Any) -> tuple[float, Then]:
     return finite("wait", plain.get("wait", DAY), minimum=0.0, maximum=1e9, strict=True), then
 
 
-def _baseline(given: Any, policy: Policy, limits: Limits) -> float:
-    """A price within the range; the allowed one nearest to its middle unless given."""
+def _baseline(value: Any, policy: Policy, limits: Limits) -> float:
+    """The baseline; by default the allowed price nearest to the middle of the range."""
     low, high = policy.prices
     ladder = limits.rules.ladder
-    if given is None:
+    if value is None:
         return limits.nearest(0.5 * (limits.prices[0] + limits.prices[1]))
-    baseline = finite("baseline", given)
+    baseline = finite("baseline", value)
     if not low <= baseline <= high:
         raise InvalidInput(f"The baseline must lie within the prices [{low:g}, {high:g}], got {baseline:g}.")
     if ladder and baseline not in ladder:
@@ -274,15 +331,26 @@ def _features(plain: Any, dim: int) -> tuple[Feature, ...]:
 
 
 def read_products(path: str | PathLike[str]) -> list[Definition]:
-    """The products of a TOML file."""
+    """Read the products of a TOML file.
+
+    Parameters
+    ----------
+    path : path
+        A file of tables ``[products.NAME]``.
+
+    Raises
+    ------
+    InvalidInput
+        If the file or a definition is wrong.
+    """
     plain = read_toml(path, what="products")
     products = plain.pop("products", None)
     if plain or not isinstance(products, dict) or not products:
         raise InvalidInput(f"{path} must hold tables [products.NAME], one for each product, and nothing else.")
     definitions = []
-    for name, given in products.items():
+    for name, table in products.items():
         try:
-            definitions.append(Definition.of(name, given))
+            definitions.append(Definition.of(name, table))
         except HushpriceError as problem:
             raise InvalidInput(f"The product {name} in {path}: {problem}") from None
     return definitions

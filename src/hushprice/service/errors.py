@@ -1,6 +1,6 @@
-"""What a command can be refused with, next to :class:`~hushprice.errors.InvalidInput` (422 over HTTP).
+"""Exceptions of the service, in addition to :class:`~hushprice.errors.InvalidInput` (422 over HTTP).
 
-Texts never hold a value that a device or a customer sent.
+Their texts never contain a value that a device or a customer sent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,24 @@ P = TypeVar("P", bound=HushpriceError)
 
 
 def about(problem: P, key: str, number: int, count: int) -> P:
-    """The same refusal, which says of how many items sent under a key it is about which one (if there are several)."""
+    """Annotate an error with the index of the item of a batch that caused it.
+
+    Parameters
+    ----------
+    problem : HushpriceError
+        The error.
+    key : str
+        The key of the batch in the body, such as "reports".
+    number : int
+        The index of the item.
+    count : int
+        How many items the batch has; for a single one nothing is annotated.
+
+    Returns
+    -------
+    HushpriceError
+        The same error; ``where`` is its place in the body.
+    """
     if count > 1:
         problem.where = [key, number]  # type: ignore[attr-defined]
     return problem
@@ -24,25 +41,24 @@ class NotFound(HushpriceError):
 
 
 class Conflict(HushpriceError):
-    """It contradicts what is on record: the same id with other contents, or another kind of product (409)."""
+    """The request contradicts the log: the same id with different contents, or the other kind of product (409)."""
 
 
 class Unavailable(HushpriceError):
-    """The database, or room in the queue, is missing for now: nothing was acknowledged, try again (503)."""
+    """The database is unreachable or the queue is full. Nothing was acknowledged: try again (503)."""
 
 
 class Rejected(Unavailable):
-    """The database refused a statement: something is wrong with one of the commands in it."""
+    """The database refused a statement because of one of the commands in the transaction."""
 
 
 class Failed(HushpriceError):
-    """Something went wrong here and would again: it is in the log, and to try again is of no use (500)."""
+    """An error of the service itself, recorded in its log; trying again does not help (500)."""
 
 
 class LogRewound(Exception):
-    """The log of the product named is not what it was: its last event known here is gone, or another one, as after a
-    restore."""
+    """The last event that this process has read is missing from the product's log or differs, as after a restore."""
 
 
 class DamagedLog(Unavailable):
-    """The log has gaps or events that mean nothing: it was changed by other hands, or by a newer hushprice."""
+    """The log has gaps or unreadable events: someone changed it, or a newer hushprice wrote it."""

@@ -1,9 +1,9 @@
-"""Guardrails: limits that are put on top of a policy's own rules while it runs.
+"""Guardrails: limits on prices that are added to a policy's own rules while it runs.
 
-    p in [low, high], and on the ladder and within the largest step where these are given
+    p in [low, high], on the ladder if there is one, and within the largest step if there is one
 
-They bind every quote, experiments too, and only ever narrow what the rules allow: of two largest steps the smaller one
-holds, and a ladder must be part of the rules' own. Those that cannot be met are refused when they are set, not when a
+They apply to every quote, including experiments, and only narrow the rules: the smaller of two largest steps holds, and
+a ladder must be a subset of the rules' own. Guardrails that leave no price are refused when they are set, not when a
 customer waits for a price.
 """
 
@@ -25,8 +25,19 @@ _KEYS = ("low", "high", "ladder", "largest_step")
 
 @dataclass(frozen=True, kw_only=True)
 class Guardrails:
-    """Limits on prices; none unless given.
+    """Limits on prices.
 
+    Parameters
+    ----------
+    low, high : float, optional
+        The range of prices.
+    ladder : tuple of float
+        The allowed prices; empty for all.
+    largest_step : float, optional
+        The largest change from the previous price. Not for private products.
+
+    Examples
+    --------
     >>> Guardrails(low=2, ladder=(3.0, 2.0)).config()
     {'low': 2.0, 'high': None, 'ladder': [2.0, 3.0], 'largest_step': None}
     """
@@ -50,16 +61,16 @@ class Guardrails:
 
     @property
     def none(self) -> bool:
-        """Whether nothing is limited."""
+        """Whether these guardrails limit nothing."""
         return self == NO_GUARDRAILS
 
     def config(self) -> dict[str, Any]:
-        """As plain data; :meth:`of` reads it back."""
+        """Return the guardrails as plain data; :meth:`of` reads them back."""
         return {"low": self.low, "high": self.high, "ladder": list(self.ladder), "largest_step": self.largest_step}
 
     @classmethod
     def of(cls, plain: Any) -> Guardrails:
-        """Guardrails from plain data."""
+        """Make guardrails from plain data."""
         if not isinstance(plain, Mapping):
             raise InvalidInput("guardrails must give any of low, high, ladder and largest_step by name.")
         for key in plain:
@@ -80,7 +91,27 @@ NO_GUARDRAILS = Guardrails()
 
 
 class Limits:
-    """A policy's rules with guardrails on top of them, checked to leave every segment a price."""
+    """A policy's rules, narrowed by guardrails.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy, whose rules and range of prices hold in any case.
+    guardrails : Guardrails
+        Further limits.
+
+    Attributes
+    ----------
+    prices : tuple of float
+        The range of prices.
+    rules : Rules
+        The rules in force.
+
+    Raises
+    ------
+    InvalidInput
+        If a segment has no price left, or if the guardrails allow what the policy does not.
+    """
 
     def __init__(self, policy: Policy, guardrails: Guardrails) -> None:
         self.policy, self.guardrails = policy, guardrails
@@ -101,7 +132,7 @@ class Limits:
         self.rules.check(self.prices, policy.experiment_range())
 
     def _rules(self) -> Rules:
-        """The rules in force, with every range cut to the guardrails."""
+        """The rules in force; every segment's range is cut to the guardrails."""
         own, rails = self.policy.rules or Rules(), self.guardrails
         ranges = {}
         for name in own.segments:
@@ -126,26 +157,39 @@ class Limits:
         )
 
     def index(self, segment: str | None) -> int:
-        """The number of a segment by its name."""
+        """The index of a segment."""
         return self.rules.index(segment)
 
     def terms(self, *, cost: float | None, segment: int, last: Array) -> Terms | None:
-        """On what terms one customer can be quoted; None if nothing limits the policy's own prices.
+        """The terms for one customer.
 
-        The step counts from the last price, or where that is not allowed any more from the nearest that is.
+        Parameters
+        ----------
+        cost : float, optional
+            Unit cost; the policy's if None.
+        segment : int
+            Index of the customer's segment.
+        last : array
+            Last price per segment; the largest step counts from there or, if that price is no longer allowed, from the
+            nearest allowed one.
+
+        Returns
+        -------
+        Terms or None
+            None if nothing limits the policy's own prices.
         """
         number: Segments = np.array([segment], dtype=np.int64)
         if self.guardrails.none and self.policy.rules is None:
             return self.policy.terms(1, cost=cost)
         own = self.policy.cost if cost is None else cost
         terms = Terms.of(self.rules, self.prices, 1, cost=own, segment=number, last=last.copy())
-        before = terms.last[segment]
-        if not np.isnan(before):
-            terms.last[segment] = self.nearest(float(before), segment=segment)
+        previous = terms.last[segment]
+        if not np.isnan(previous):
+            terms.last[segment] = self.nearest(float(previous), segment=segment)
         return terms
 
     def nearest(self, price: float, *, segment: int | None = None) -> float:
-        """The allowed price nearest to this one, whatever was quoted before; without a segment, in the whole range."""
+        """The allowed price nearest to this one, regardless of the largest step; None stands for all segments."""
         name = self.rules.segments[segment] if self.rules.segments and segment is not None else ""
         low, high = self.rules.ranges.get(name, self.prices)
         inside = [p for p in self.rules.ladder if low <= p <= high]

@@ -122,7 +122,7 @@ async def openapi(_: ApiRequest) -> Response:
 
 
 class Outermost:
-    """Middleware around everything: counts and logs each request, adds headers, and lets no exception out."""
+    """The outermost middleware: counts and logs each request, adds security headers, and answers any exception."""
 
     def __init__(self, app: ASGIApp, context: AppContext) -> None:
         self.app, self.context = app, context

@@ -1,9 +1,9 @@
 """Who is calling: keys and their roles.
 
-A key is looked up by the SHA-256 of its secret in a table in memory, so that neither the time it takes nor a stolen
-table tells a secret. The table is read anew every few seconds: a key that was revoked, here or on another machine,
-stops working then. If the database is away for longer than ``KEYS_GRACE`` nobody knows who was revoked, and keys of the
-table are refused.
+A key is looked up by the SHA-256 of its secret in a table in memory, so that neither the time of the lookup nor a
+stolen table reveals a secret. The table is read again every few seconds: a key that was revoked, here or on another
+machine, stops working then. If the database is unreachable for longer than ``KEYS_GRACE``, revocations can no longer be
+seen, and keys of the table are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEYS_GRACE = 30.0  # seconds
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """The holder of a key."""
+    """The holder of a key; ``stored`` if the key is in the database."""
 
     name: str
     role: Role
@@ -32,12 +32,22 @@ class Caller:
     stored: bool
 
     def may(self, role: Role) -> bool:
-        """Whether this role's doings are open to the caller."""
+        """Whether the caller's role includes this one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
 class Keys:
-    """The table of keys, with those from the settings."""
+    """The keys of the database and of the settings.
+
+    Parameters
+    ----------
+    stored : callable
+        Reads the keys of the database.
+    start_keys : iterable of StartKey
+        The keys of the settings.
+    clock : callable
+        Returns seconds; for tests.
+    """
 
     def __init__(
         self,
@@ -55,7 +65,7 @@ class Keys:
         self._read_at = -KEYS_GRACE
 
     def refresh(self) -> None:
-        """Read the table; slow (a query), so not for the event loop."""
+        """Read the table. This runs a query, so call it from another thread than the event loop's."""
         began = self._clock()
         stored = {
             key.sha256: Caller(name=key.name, role=role, sha256=key.sha256, stored=True)
@@ -67,16 +77,16 @@ class Keys:
         self._read_at = began
 
     async def keep_fresh(self, every: float, log: Log) -> None:
-        """Refresh for ever."""
+        """Refresh every so many seconds, for ever."""
         while True:
             await asyncio.sleep(every)
             try:
                 await asyncio.to_thread(self.refresh)
-            except Exception as problem:  # the database is away: what was known serves for a while
+            except Exception as problem:  # the database is unreachable: use the last table for a while
                 log.failure("keys", problem)
 
     def caller(self, authorization: str | None) -> Caller:
-        """Whose key it is, from the header ``Authorization: Bearer <secret>``."""
+        """Return the holder of the key in ``Authorization: Bearer <secret>``; raise :class:`Problem` if unknown."""
         scheme, _, secret = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not secret:
             raise _unknown("A key is needed: send the header 'Authorization: Bearer <key>'.")

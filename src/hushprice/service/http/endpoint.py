@@ -1,8 +1,8 @@
 """How an endpoint is declared, and what is checked before it runs: the key, the rate, the type and size of the body.
 
 An endpoint is a coroutine that takes an :class:`ApiRequest`, and an :class:`Endpoint` that declares its method, path,
-role, body and answer. Starlette routes to it; :mod:`hushprice.service.http.openapi` describes it. On the way of a sale
-nothing leaves the event loop's thread but the command for the writer.
+role, body and answer. Starlette routes to it; :mod:`hushprice.service.http.openapi` describes it. A sale is handled in
+the event loop's thread, except for the command that the writer's thread carries out.
 """
 
 from __future__ import annotations

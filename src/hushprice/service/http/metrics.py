@@ -1,4 +1,4 @@
-"""Numbers for Prometheus. Labels are route templates, methods, statuses and names of products, never user input."""
+"""Metrics for Prometheus. Labels are route templates, methods, statuses and names of products, never user input."""
 
 from __future__ import annotations
 
@@ -18,23 +18,31 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 class Metrics:
-    """The counters of one process; with several they meet in a folder (``PROMETHEUS_MULTIPROC_DIR``)."""
+    """The counters of one process. Several processes share them in the folder ``PROMETHEUS_MULTIPROC_DIR``.
+
+    Parameters
+    ----------
+    products : callable
+        Returns the views of all products.
+    queue : callable
+        Returns the number of waiting commands.
+    """
 
     def __init__(self, products: Callable[[], list[View]], queue: Callable[[], int]) -> None:
         self._registry = CollectorRegistry()
-        together = MULTIPROCESS in os.environ
-        where = CollectorRegistry() if together else self._registry
-        self._requests = Counter("hushprice_requests", "Requests.", ("route", "method", "status"), registry=where)
+        multiprocess = MULTIPROCESS in os.environ
+        registry = CollectorRegistry() if multiprocess else self._registry
+        self._requests = Counter("hushprice_requests", "Requests.", ("route", "method", "status"), registry=registry)
         self._latency = Histogram(
-            "hushprice_request_seconds", "Seconds to answer.", ("route", "method"), buckets=SECONDS, registry=where
+            "hushprice_request_seconds", "Seconds to answer.", ("route", "method"), buckets=SECONDS, registry=registry
         )
         self._events = Counter(
             "hushprice_events",
             "Events accepted; 'known': sent before.",
             ("product", "kind"),
-            registry=where,
+            registry=registry,
         )
-        if together:
+        if multiprocess:
             from prometheus_client.multiprocess import MultiProcessCollector
 
             MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
@@ -60,12 +68,12 @@ class Metrics:
             counter.inc(n)
 
     def page(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """Write all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
 
 class _State(Collector):
-    """What is looked up when somebody asks."""
+    """Metrics that are computed when Prometheus reads them."""
 
     def __init__(self, products: Callable[[], list[View]], queue: Callable[[], int]) -> None:
         self._products, self._queue = products, queue

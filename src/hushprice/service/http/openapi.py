@@ -16,8 +16,8 @@ from hushprice.version import __version__
 
 ABOUT = """Prices that learn, and can keep quiet about who taught them.
 
-Private products: a device gets `params`, prices by itself and posts a randomised report. Plain products: `offers`
-quotes a price for a context, `outcomes` tells what was bought. What is acknowledged is on disk; the same id again
+Private products: a device gets `params`, computes the price and posts a randomised report. Plain products: `offers`
+quotes a price for a context, `outcomes` takes what was bought. Acknowledged data is on disk; sending the same id again
 changes nothing. Refusals never repeat what was sent."""
 _REF = "#/components/schemas/{name}"
 

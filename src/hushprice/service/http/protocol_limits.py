@@ -1,7 +1,7 @@
-"""A connection that cannot be used to fill the memory or to hold a place for ever, by anyone, before any key is asked.
+"""Limits on a connection that apply before a key is checked: size of the headers, time, number of connections.
 
-uvicorn bounds neither the headers of a request nor the time that it may take to come in. Here both are bounded, and the
-connections that a process takes at once.
+uvicorn limits neither the size of a request's headers nor the time in which it must arrive. Without these limits anyone
+could fill the memory or hold connections open for ever.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES = 1 << 16  # bytes of a request's line, headers and trailers, and of anything else that is no body
-EACH = 32  # bytes that a header counts for beyond its own: what it takes to keep
-HEADER_SECONDS = 15.0  # seconds until the headers are here
-REQUEST_SECONDS = 45.0  # seconds until the whole request is here; ``rate_limits.receive_body`` gives up earlier
-CONCURRENT = 2_000  # connections to a process; one more is answered with 503
-SPARE_CONNECTIONS = (
-    64  # connections beyond, which are told so, or that wait with their first request; the next is hung up on
-)
+HEADER_OVERHEAD = 32  # bytes counted per header beyond its own, for the memory of the objects
+HEADER_SECONDS = 15.0  # until all headers must have arrived
+REQUEST_SECONDS = 45.0  # until the whole request must have arrived; ``rate_limits.receive_body`` gives up earlier
+CONCURRENT = 2_000  # connections per process; requests on further ones are answered with 503
+SPARE_CONNECTIONS = 64  # further connections, which can receive the 503; beyond them connections are closed at once
 _REFUSAL = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
     b"Content-Length: %d\r\n\r\n%b"
@@ -27,22 +25,22 @@ _WORDS = b'{"error":{"code":"too_large","message":"The address and the headers m
 
 
 class TooLong(Exception):
-    """More than ``MAX_HEAD_BYTES`` bytes that are no body."""
+    """More than ``MAX_HEAD_BYTES`` bytes outside the body."""
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's, with limits."""
+    """uvicorn's HTTP/1.1 protocol with limits on the size of the headers and on time."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._head = 0  # bytes of this request's line and headers that were told
-        self._untold = 0  # bytes that came in since the parser last told anything
-        self._heading = True  # before a request's headers are complete
-        self._open = False  # in the midst of a request
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._head_bytes = 0  # bytes of this request's line and headers that the parser has reported
+        self._unparsed_bytes = 0  # bytes received since the parser's last callback
+        self._in_head = True  # before a request's headers are complete
+        self._in_request = False  # between the first and the last byte of a request
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, or hang up if there are too many."""
+        """Accept a connection, or close it if there are too many."""
         super().connection_made(transport)
         if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + SPARE_CONNECTIONS:
             transport.abort()
@@ -50,78 +48,79 @@ class Connection(HttpToolsProtocol):
         self._arm(HEADER_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
+        """Stop the timer."""
         self._disarm()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came; refuse what is too long; start and stop the clock."""
-        self._untold += len(data)
+        """Parse data; refuse a request that is too long; start and stop the timer."""
+        self._unparsed_bytes += len(data)
         super().data_received(data)
         if self.transport.is_closing():
             self._disarm()
             return
-        if self._untold > MAX_HEAD_BYTES:  # a header, or the like, without an end
+        if self._unparsed_bytes > MAX_HEAD_BYTES:  # such as a header without an end
             self._refuse()
             return
         answering = self.cycle is not None and not self.cycle.response_complete
-        if answering and not self._open:
+        if answering and not self._in_request:
             self._disarm()
         elif self._timer is None:
-            self._arm((HEADER_SECONDS if self._heading else REQUEST_SECONDS) if self._open else self.timeout_keep_alive)
+            in_request = HEADER_SECONDS if self._in_head else REQUEST_SECONDS
+            self._arm(in_request if self._in_request else self.timeout_keep_alive)
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._told()
-        self._head, self._heading, self._open = 0, True, True
+        self._count()
+        self._head_bytes, self._in_head, self._in_request = 0, True, True
         self._disarm()
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the address."""
-        self._told(len(url))
+        """A part of the URL arrives."""
+        self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer."""
-        self._told(len(name) + len(value) + EACH)
+        """A header or a trailer arrives."""
+        self._count(len(name) + len(value) + HEADER_OVERHEAD)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The headers are here."""
-        self._told()
-        self._heading = False
+        """The headers are complete."""
+        self._count()
+        self._in_head = False
         self._disarm()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body, which is counted where it is read."""
-        self._told()
+        """A part of the body arrives; ``receive_body`` counts its bytes."""
+        self._count()
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is here."""
-        self._told()
-        self._open = False
+        """The request is complete."""
+        self._count()
+        self._in_request = False
         self._disarm()
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, and what is too long."""
-        if self._head > MAX_HEAD_BYTES:
+        """Refuse data that is not HTTP, and a request that is too long."""
+        if self._head_bytes > MAX_HEAD_BYTES:
             self._refuse()
         else:
             super().send_400_response(msg)
 
-    def _told(self, size: int = 0) -> None:
-        self._untold = 0
-        self._head += size
-        if self._head > MAX_HEAD_BYTES:
+    def _count(self, size: int = 0) -> None:
+        self._unparsed_bytes = 0
+        self._head_bytes += size
+        if self._head_bytes > MAX_HEAD_BYTES:
             raise TooLong  # ends the parsing, see send_400_response
 
     def _refuse(self) -> None:
         self._disarm()
-        if self.cycle is None or self.cycle.response_complete:  # otherwise it would come in the middle of an answer
+        if self.cycle is None or self.cycle.response_complete:  # otherwise it would end up inside a response
             self.transport.write(_REFUSAL % (len(_WORDS), _WORDS))
         self.transport.close()
 
@@ -135,21 +134,21 @@ class Connection(HttpToolsProtocol):
 
     def _too_late(self) -> None:
         self._timer = None
-        if self.pipeline:  # reading is paused until the request before is answered
+        if self.pipeline:  # reading is paused until the previous request is answered
             self._arm(REQUEST_SECONDS)
         elif not self.transport.is_closing():
             self.transport.close()
 
 
 def concurrent() -> int:
-    """How many connections this process can take: CONCURRENT, or fewer if the system gives it fewer files."""
+    """The number of connections that this process accepts: CONCURRENT, or fewer if the limit on open files is low."""
     try:
         import resource
     except ModuleNotFoundError:  # not on Windows
         return CONCURRENT
-    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONCURRENT + 2 * SPARE_CONNECTIONS
     if files != resource.RLIM_INFINITY and files < wanted:
-        files = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+        files = wanted if hard_limit == resource.RLIM_INFINITY else min(wanted, hard_limit)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard_limit))
     return CONCURRENT if files == resource.RLIM_INFINITY else max(16, min(CONCURRENT, files - 2 * SPARE_CONNECTIONS))

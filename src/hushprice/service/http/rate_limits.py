@@ -1,4 +1,4 @@
-"""How much anybody may ask: requests a second, bytes a body, seconds of waiting."""
+"""Limits on callers: requests per second, bytes per body, seconds per answer."""
 
 from __future__ import annotations
 
@@ -19,12 +19,23 @@ from hushprice.service.http.responses import Problem, retry_later
 
 T = TypeVar("T")
 MOST_BUCKETS = 20_000
-BODY_SECONDS = 30.0  # for a body to come in
+BODY_SECONDS = 30.0  # until a body must have arrived
 
 
 class Buckets:
-    """A token bucket for each key or address: ``rate`` a second on average, ``burst`` at once.
+    """A token bucket per key or address.
 
+    Parameters
+    ----------
+    rate : float
+        Tokens per second; 0 for no limit.
+    burst : float
+        Tokens in a full bucket.
+    clock : callable
+        Returns seconds; for tests.
+
+    Examples
+    --------
     >>> buckets = Buckets(rate=2.0, burst=1.0, clock=iter([0.0, 0.0, 0.5]).__next__)
     >>> buckets.take("a"), buckets.take("a"), buckets.take("a")
     (0.0, 0.5, 0.0)
@@ -36,7 +47,7 @@ class Buckets:
         self._levels: dict[str, tuple[float, float]] = {}  # tokens, when
 
     def take(self, who: str) -> float:
-        """0.0 if a token was taken, otherwise the seconds until there is one."""
+        """Take a token: 0.0 if there was one, otherwise the seconds until there is."""
         if self.rate == 0.0:
             return 0.0
         now = self._clock()
@@ -57,11 +68,11 @@ class Buckets:
 
 
 class Rates:
-    """How often the holder of a key may call this process.
+    """Limits on the requests per key in this process.
 
-    A device key is in the hands of everyone who opens the shop, so that its rate is for one address: nobody can use up
-    what the others need. All addresses together may make ``CROWD`` times as many requests, which bounds what a key that
-    has got about can do.
+    Everyone who opens the shop has its device key, so its rate applies per address: no single address can exhaust it
+    for the others. All addresses together may make ``CROWD`` times as many requests, which limits the abuse of a leaked
+    key.
     """
 
     CROWD = 10.0
@@ -71,14 +82,14 @@ class Rates:
         self._crowd = Buckets(rate=self.CROWD * rate, burst=self.CROWD * burst, clock=clock)
 
     def check(self, key: str, address: str, *, shared: bool) -> None:
-        """Refuse a request too many of this key; ``shared``: of a device."""
+        """Raise a :class:`Problem` if a key exceeds its rate; ``shared`` for the key of devices."""
         check_rate(self._own, f"{key} {address}" if shared else key)
         if shared:
             check_rate(self._crowd, key)
 
 
 def address_group(host: str) -> str:
-    """An address as it is counted: of IPv6 the network, since everyone has as many addresses as they like in theirs.
+    """The part of an address that is counted: of IPv6 the /64 network, in which one host can use any address.
 
     >>> address_group("203.0.113.7"), address_group("2001:db8:1:2:3:4:5:6")
     ('203.0.113.7', '2001:db8:1:2::/64')
@@ -95,7 +106,7 @@ def _network(host: str) -> str:
 
 
 def check_rate(buckets: Buckets, who: str) -> None:
-    """Refuse a request too many."""
+    """Raise a :class:`Problem` if the rate is exceeded."""
     seconds = buckets.take(who)
     if seconds > 0.0:
         raise retry_later(
@@ -104,7 +115,7 @@ def check_rate(buckets: Buckets, who: str) -> None:
 
 
 async def receive_body(scope: Scope, receive: Receive, limit: int, seconds: float = BODY_SECONDS) -> bytes:
-    """The body, counted while it comes in; 408 if that takes too long."""
+    """Read a body of at most ``limit`` bytes; 408 if it does not arrive in time, 413 if it is larger."""
     try:
         async with asyncio.timeout(seconds):
             return await _receive_body(scope, receive, limit)
@@ -141,10 +152,15 @@ def _too_large(limit: int) -> Problem:
 
 
 class Waiter:
-    """Answers of the writer thread, waited for on the event loop.
+    """Waits on the event loop for results of the writer's thread.
 
-    The writer answers all commands of a transaction in a row. ``asyncio.wrap_future`` would wake the loop for each of
-    them; here the first one wakes it and the loop takes them all.
+    The writer sets the results of all commands of a transaction in a row. ``asyncio.wrap_future`` would wake the loop
+    for each of them; here the first one wakes the loop, which then handles all of them.
+
+    Parameters
+    ----------
+    patience : float
+        Seconds to wait at most.
     """
 
     def __init__(self, patience: float) -> None:
@@ -152,11 +168,11 @@ class Waiter:
         self._finished: _Finished | None = None
 
     async def result(self, future: Future[T]) -> T:
-        """The result, or 503 if it does not come in time. (It may still be carried out: ids make a retry harmless.)"""
+        """Return the result; 503 if it does not come in time. (The command may still run: retries are harmless.)"""
         if not future.done():
             loop = asyncio.get_running_loop()
             finished = self._finished
-            if finished is None or finished.loop is not loop:  # one loop a process; tests have many, one by one
+            if finished is None or finished.loop is not loop:  # a process has one loop; tests use several in turn
                 finished = self._finished = _Finished(loop)
             waiting: asyncio.Future[None] = loop.create_future()
             future.add_done_callback(partial(finished.put, waiting))
@@ -174,7 +190,7 @@ class Waiter:
 
 
 class _Finished:
-    """What the writer has finished and the loop has not seen yet."""
+    """Waiting futures whose results are ready, but which the event loop has not resolved yet."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -187,13 +203,13 @@ class _Finished:
             self._waiting.append(waiting)
             first = len(self._waiting) == 1
         if first:
-            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
                 self.loop.call_soon_threadsafe(self._take)
 
     def _take(self) -> None:
         with self._lock:
-            all_of_them, self._waiting = self._waiting, []
-        for waiting in all_of_them:
+            ready, self._waiting = self._waiting, []
+        for waiting in ready:
             _resolve(waiting)
 
 

@@ -1,8 +1,8 @@
-"""The service as processes: one, or several behind the same port.
+"""Run the service in this process, or in several worker processes behind one port.
 
-One worker is this process. Several are started by uvicorn, which starts another when one dies; their settings are in
-their environment (``Settings.environment``). SIGTERM and SIGINT end it in order: no new connections, requests under way
-are answered, what was accepted is written, the state is written as a snapshot.
+A single worker is this process. Several are started by uvicorn, which replaces a worker that dies; they read their
+settings from the environment (``Settings.environment``). SIGTERM and SIGINT shut the service down gracefully: it
+accepts no new connections, answers requests under way, commits accepted events, and writes a snapshot.
 """
 
 from __future__ import annotations
@@ -35,17 +35,32 @@ from hushprice.service.http.access_log import Log, log_libraries
 from hushprice.service.http.app import create_app
 from hushprice.service.http.metrics import MULTIPROCESS
 from hushprice.service.http.protocol_limits import Connection, concurrent
-from hushprice.service.settings import Settings, StartKey, new_secret, told_database
+from hushprice.service.settings import Settings, StartKey, new_secret, redacted_url
 from hushprice.service.storage.store import Store
 from hushprice.service.writer.service import Service
 
 Say = Callable[[str], None]
-TOY = "demo-coffee"  # the product of a service without any; an unlikely name for a real one
+TOY = "demo-coffee"  # the product of a service that has none; an unlikely name for a real one
 SHUTDOWN_GRACE = 20  # seconds for requests under way
 
 
 def serve(settings: Settings, *, say: Say = print, as_json: bool = False) -> None:
-    """Run the service until it is stopped; print what to open."""
+    """Run the service until it is stopped; print its addresses.
+
+    Parameters
+    ----------
+    settings : Settings
+        How the service runs.
+    say : callable
+        Prints a line.
+    as_json : bool
+        Whether to print one JSON object instead of text.
+
+    Raises
+    ------
+    InvalidInput
+        If the port is taken, or the settings do not fit the database.
+    """
     load(settings)
     with closing(listen(settings.host, [settings.port])) as listener:
         settings = replace(settings, port=listener.getsockname()[1])
@@ -72,7 +87,7 @@ def serve(settings: Settings, *, say: Say = print, as_json: bool = False) -> Non
 
 
 def load(settings: Settings) -> None:
-    """Run the file that registers policies of one's own, if there is one. Every process of the service does."""
+    """Run the file that registers the user's own policies, if the settings name one. Every process must call this."""
     if settings.load is not None:
         from hushprice.studies.spec_strings import load_policies
 
@@ -81,7 +96,7 @@ def load(settings: Settings) -> None:
 
 @contextmanager
 def patience(say: Say, seconds: float = 2.0) -> Iterator[Callable[[], None]]:
-    """Say what takes so long, unless the function that this yields is called before."""
+    """Print what takes so long, unless the yielded function is called within ``seconds``."""
     timer = threading.Timer(seconds, say, ["Getting ready: the first time, compiling takes up to half a minute ..."])
     timer.daemon = True
     timer.start()
@@ -92,7 +107,7 @@ def patience(say: Say, seconds: float = 2.0) -> Iterator[Callable[[], None]]:
 
 
 def check_workers(settings: Settings, store: Store) -> None:
-    """Refuse several workers on a database that cannot take them."""
+    """Refuse several workers on a database that does not support them."""
     if settings.workers > 1 and not store.shared:
         raise InvalidInput(
             "Several workers need a database that can take them: PostgreSQL, as in --database "
@@ -101,7 +116,7 @@ def check_workers(settings: Settings, store: Store) -> None:
 
 
 def prepare(settings: Settings, store: Store) -> list[str]:
-    """Put the products of the file into the database, or a demo product if there is none at all; what was done."""
+    """Add the products of the file to the database, or a demo product if it has none; return messages for the user."""
     messages = []
     if settings.products is not None:
         for definition in read_products(settings.products):
@@ -114,10 +129,13 @@ def prepare(settings: Settings, store: Store) -> list[str]:
 
 
 def _session(settings: Settings, store: Store) -> tuple[Settings, str | None]:
-    """A key for this session if nobody has an admin key; and the demo shop's, which is open if asked for, and where
-    there is nothing but the product to play with and nobody else can come."""
-    to_play_with = settings.local and store.names() == [TOY]
-    if (settings.shop or to_play_with) and settings.shop_key is None:
+    """Settings with the keys of this session, and the secret of its admin key (None if there is an admin key already).
+
+    The demo shop has a device key. It is open if requested, and if the only product is the demo product and only this
+    machine can connect.
+    """
+    demo_only = settings.local and store.names() == [TOY]
+    if (settings.shop or demo_only) and settings.shop_key is None:
         settings = settings.with_shop()
     table = store.keys()
     stored = any(key.role == "admin" and key.revoked is None for key in table)
@@ -128,7 +146,7 @@ def _session(settings: Settings, store: Store) -> tuple[Settings, str | None]:
 
 
 def listen(host: str, ports: Sequence[int]) -> socket.socket:
-    """A socket on the first of these ports that is free."""
+    """Open a socket on the first free one of these ports; :class:`InvalidInput` if none is free."""
     for port in ports:
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -157,7 +175,7 @@ def _started(settings: Settings, key: str | None, messages: list[str]) -> dict[s
         "url": url,
         "port": settings.port,
         "pid": os.getpid(),
-        "database": told_database(settings.database),
+        "database": redacted_url(settings.database),
         "workers": settings.workers,
         "key": key,
         "shop": f"{url}/shop" if settings.shop else None,
@@ -202,14 +220,14 @@ def _config(settings: Settings, app: Starlette | str) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Announces that it listens."""
+    """A server that calls ``announce`` when it listens."""
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
         super().__init__(config)
         self.announce, self.interrupted = announce, False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop in order; before it listens, at once: nothing was acknowledged, and compiling may take a while."""
+        """Shut down gracefully; before it listens, at once, as nothing was acknowledged and compiling takes a while."""
         if not self.started:
             self.interrupted = True
             raise KeyboardInterrupt
@@ -223,7 +241,7 @@ class _Server(uvicorn.Server):
 
 
 def build(settings: Settings, *, started: Callable[[], None] = lambda: None) -> Starlette:
-    """The application over the database of the settings; ``started`` is called when it is ready."""
+    """Make the application over the database of the settings; ``started`` is called when it is ready."""
     store = Store.open(settings.database)
     service = Service(store, snapshot_every=settings.snapshot_every, recent_keys=settings.recent_keys)
     return create_app(service, settings, started=started)
@@ -247,11 +265,11 @@ def worker() -> Starlette:
 
 def _one(settings: Settings, listener: socket.socket, announce: Callable[[], None]) -> None:
     log_libraries(Log(settings.log_format))
-    with _signals_taken():
+    with _signals_ignored():
         server = _Server(_config(settings, build(settings, started=settle)), announce)
         try:
             server.run([listener])
-        except (SystemExit, KeyboardInterrupt):  # uvicorn's way to say the same
+        except (SystemExit, KeyboardInterrupt):  # raised by uvicorn for the same reason
             if server.started:
                 raise
     if not server.started and not server.interrupted:
@@ -267,9 +285,9 @@ def _many(settings: Settings, listener: socket.socket, announce: Callable[[], No
     os.environ.update({**settings.environment(), MULTIPROCESS: folder})
     log_libraries(Log(settings.log_format))
     try:
-        listener.listen(2_048)  # who calls before the workers are up waits in the queue
+        listener.listen(2_048)  # connections wait in this queue until the workers are up
         announce()
-        with _signals_taken():
+        with _signals_ignored():
             Multiprocess(_config(settings, "hushprice.service.http.server:worker"), [listener]).run()
     finally:
         os.environ.clear()
@@ -278,10 +296,10 @@ def _many(settings: Settings, listener: socket.socket, announce: Callable[[], No
 
 
 @contextmanager
-def _signals_taken() -> Iterator[None]:
-    """uvicorn raises the signals that ended it once more when it is done; they have had their effect by then."""
-    taken = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: None) for number in taken}
+def _signals_ignored() -> Iterator[None]:
+    """Ignore SIGINT and SIGTERM outside uvicorn, which raises the signal that stopped it again after its shutdown."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda *_: None) for number in signals}
     try:
         yield
     finally:

@@ -69,11 +69,11 @@ def find_mistakes(value: Any, kind: Any, path: Path = ()) -> Iterator[Mistake]:
     if _fits(value, kind):
         return
     kind = _branch(value, kind)
-    found = False
+    inner_mistakes = False
     for mistake in _inner(value, kind, path):
-        found = True
+        inner_mistakes = True
         yield mistake
-    if not found:
+    if not inner_mistakes:
         yield Mistake(path, _text(value, kind))
 
 

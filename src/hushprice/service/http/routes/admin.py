@@ -1,4 +1,4 @@
-"""What admins do: products, modes, guardrails, rolling back, keys."""
+"""Endpoints for admins: products, modes, guardrails, rolling back, keys."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from hushprice.service.settings import hash_of, new_secret
 async def create_product(request: ApiRequest) -> Response:
     """Create a product.
 
-    A definition never changes: the same again is fine, another one of the same name is refused.
+    A definition never changes: the same one again is accepted, a different one of the same name is refused.
     """
     body: ProductBody = request.body
     definition = await asyncio.to_thread(Definition.of, body.name, body.definition)  # may compute noise levels
-    with suppress(Exception):  # a failure shows again at the first sale; here it only warms up,
-        await asyncio.to_thread(warm_up, definition)  # since compiling takes seconds that the writer must not wait
+    with suppress(Exception):  # this compiles the kernels, for which the writer should not wait;
+        await asyncio.to_thread(warm_up, definition)  # a failure appears again at the first sale
     created = await request.app.result(request.app.service.create(definition))
     return answer({"name": definition.name, "created": created}, 201 if created else 200)
 
 
 async def mode(request: ApiRequest) -> Response:
-    """Go live, into the shadow, or freeze.
+    """Set the mode: live, shadow or frozen.
 
-    live: quote and learn. shadow: quote the baseline (or the price given) and learn. frozen: quote, learn nothing.
+    live: quote and learn. shadow: quote the baseline (or the shop's price) and learn. frozen: quote, learn nothing.
     """
     body: ModeBody = request.body
     view = await request.app.reads.view(request.product_name, fresh=False)
@@ -50,9 +50,9 @@ async def mode(request: ApiRequest) -> Response:
 
 
 async def guardrails(request: ApiRequest) -> Response:
-    """Set within what prices must stay: all of it at once.
+    """Set the limits within which prices must stay.
 
-    They take the place of those before; what is left out is no longer bounded."""
+    They replace all earlier guardrails: a limit that is omitted no longer holds."""
     body: GuardrailsBody = request.body
     view = await request.app.reads.view(request.product_name, fresh=False)
     rails = Guardrails.of(msgspec.to_builtins(body))
@@ -76,7 +76,7 @@ async def list_keys(request: ApiRequest) -> Response:
 
 
 async def create_key(request: ApiRequest) -> Response:
-    """Make a key. Its secret is in this answer and nowhere else."""
+    """Make a key. Only this answer contains its secret."""
     body: KeyBody = request.body
     secret = new_secret(body.role)
     store = request.app.service.store

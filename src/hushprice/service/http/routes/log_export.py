@@ -1,10 +1,11 @@
-"""A product's log as CSV, a piece at a time.
+"""Stream a product's log as CSV.
 
-Plain: the columns of ``hushprice simulate --log`` and what else is known of an offer, a line for each, in the order in
-which they were closed. An offer given up has the outcome 0 if the product says so, and none otherwise; those that still
-wait, without an outcome, come last. ``outcome_known`` is 1 if the shop told the outcome in time, ``late_outcome`` what
-it told later, which was not learned from; ``would`` is what the policy would have quoted in shadow mode. Private: what
-devices sent and nothing else, as there is nothing else.
+Plain products: one line per offer with the columns of ``hushprice simulate --log`` and further ones, in the order in
+which offers were closed. An expired offer has the outcome 0 if the product says so, and none otherwise. Open offers
+come last, without an outcome. ``outcome_known`` is 1 if the shop sent the outcome in time. ``late_outcome`` is one that
+came later and was not learned from. ``would`` is the price that the policy would have quoted in shadow mode.
+
+Private products: the reports of devices; the log holds nothing else.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from hushprice.service.core.open_offers import OpenOffers
 from hushprice.service.definition import Definition
 from hushprice.service.writer.messages import View
 
-EVENTS_PER_PIECE = 1_000  # events
+EVENTS_PER_PIECE = 1_000
 MORE = ("offer", "time", "version", "experiment", "would", "outcome_known", "late_outcome")
 EXPORT_COLUMNS = ("price", "outcome", "propensity", "discrete", "segment", "cost", *MORE)
 Fetch = Callable[[int, int], list[Event]]
-"""Some events after the first number, up to the second."""
+"""Returns some of the events after the first number, up to the second."""
 
 
 async def csv_lines(fetch: Fetch, view: View) -> AsyncIterator[bytes]:
-    """The log up to now; the database is read by another thread."""
+    """Yield the log up to now as CSV; another thread reads the database."""
     fold: Callable[[Iterable[Event]], Iterable[list[Any]]] = private_lines
     yield _text([PRIVATE_COLUMNS if view.private else columns(view.definition)])
     if not view.private:
         fold = PlainLines(view.definition)
-        if view.counts["late"]:  # they stand in the log after the lines they belong to: a pass to find them
+        if view.counts["late"]:  # late outcomes follow their offers' lines, so a first pass collects them
             async for events in _pieces(fetch, view.seq):
                 deque(fold(events), maxlen=0)
             fold = PlainLines(view.definition, fold.late)
@@ -65,7 +66,7 @@ PRIVATE_COLUMNS = ["seq", "version", "report"]
 
 
 def private_lines(events: Iterable[Event]) -> Iterator[list[Any]]:
-    """What devices sent."""
+    """One line per report."""
     for event in events:
         if event.kind == "report":
             report = event.body["report"]
@@ -82,8 +83,15 @@ def columns(definition: Definition) -> list[str]:
 
 
 class PlainLines:
-    """Offers joined with their outcomes, as the learner does it: what is open is all that is kept, and ``late``, the
-    outcomes that came too late, by offer."""
+    """Joins offers with their outcomes as the learner does, holding only open offers in memory.
+
+    Parameters
+    ----------
+    definition : Definition
+        The product.
+    late : dict, optional
+        Outcomes that came too late, by offer. A first pass over the log collects them here.
+    """
 
     def __init__(self, definition: Definition, late: dict[str, float] | None = None) -> None:
         self.definition, self.late = definition, {} if late is None else late
@@ -91,7 +99,7 @@ class PlainLines:
         self.segments = "segment" in columns(definition)[definition.dim :]
 
     def __call__(self, events: Iterable[Event]) -> Iterator[list[Any]]:
-        """The lines that these events complete."""
+        """Yield the lines that these events complete."""
         for event in events:
             if event.kind == "offer":
                 self.open_offers.add(event.key[2:], event)
@@ -102,13 +110,13 @@ class PlainLines:
                 else:
                     yield self._line(offer, event.body["y"], known=True)
             elif event.kind == "expire":
-                given_up = 0.0 if self.definition.then == "no-sale" else None
-                yield from (self._line(offer, given_up) for offer in self.open_offers.expire(event.body["now"]))
+                assumed = 0.0 if self.definition.then == "no-sale" else None
+                yield from (self._line(offer, assumed) for offer in self.open_offers.expire(event.body["now"]))
             elif event.kind == "rollback":
                 yield from (self._line(offer, None) for offer in self.open_offers.undo(event.body["version"]))
 
     def rest(self) -> Iterator[list[Any]]:
-        """The lines of offers that wait for their outcome."""
+        """Yield the lines of open offers."""
         return (self._line(offer, None) for _, offer in self.open_offers.items())
 
     def _line(self, offer: Event, y: float | None, *, known: bool = False) -> list[Any]:

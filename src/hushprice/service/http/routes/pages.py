@@ -1,4 +1,4 @@
-"""Pages and their files, health, metrics: for everyone, without a key."""
+"""Endpoints that need no key: pages and their files, health, metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hushprice.service.http.endpoint import ApiRequest, Endpoint
 from hushprice.service.http.metrics import CONTENT_TYPE
 from hushprice.service.http.responses import Problem, answer, retry_later
 
-mimetypes.add_type("text/javascript", ".js")  # whatever the machine's own table says
+mimetypes.add_type("text/javascript", ".js")  # overrides the machine's own table
 FILES = StaticFiles(directory=str(files("hushprice.service") / "static"))
 HEADERS = {
     "Cache-Control": "no-cache",
@@ -80,12 +80,12 @@ async def shop_config(request: ApiRequest) -> Response:
 
 
 async def healthz(_: ApiRequest) -> Response:
-    """Whether the process lives."""
+    """Whether the process runs."""
     return answer({"status": "ok"})
 
 
 async def readyz(request: ApiRequest) -> Response:
-    """Whether the writer lives and the database answers."""
+    """Whether the writer runs and the database answers."""
     try:
         await asyncio.wait_for(asyncio.to_thread(request.app.service.check), 5.0)
     except Exception as problem:
@@ -95,7 +95,7 @@ async def readyz(request: ApiRequest) -> Response:
 
 
 async def metrics(request: ApiRequest) -> Response:
-    """Numbers for Prometheus."""
+    """Metrics for Prometheus."""
     text = await asyncio.to_thread(request.app.metrics.page)
     return Response(text, headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
 

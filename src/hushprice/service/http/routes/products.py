@@ -48,7 +48,7 @@ def _kind(view: View) -> str:
 
 
 def guarantee(view: View) -> str:
-    """What customers are promised, in words."""
+    """The privacy guarantee in words."""
     policy = view.definition.private_policy
     if policy is not None:
         return f"{policy.guarantee}. Contexts, prices and sales never reach this server."
@@ -56,7 +56,7 @@ def guarantee(view: View) -> str:
 
 
 async def product(request: ApiRequest) -> Response:
-    """One product: how it was defined and how it stands."""
+    """One product: its definition and its present state."""
     view = await request.app.reads.view(request.product_name)
     return answer(
         {
@@ -76,7 +76,7 @@ async def product(request: ApiRequest) -> Response:
 
 
 async def summary(request: ApiRequest) -> Response:
-    """All that the dashboard shows of a product."""
+    """All figures of a product that the dashboard shows."""
     view = await request.app.reads.view(request.product_name)
     body = encoded(await request.app.result(request.app.service.run(view.name, summarise)))
     headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:24]}"', "Cache-Control": "private, no-cache"}
@@ -90,7 +90,7 @@ async def curve(request: ApiRequest) -> Response:
     context = _numbers(request.http.query_params.getlist("context"))
     view = await request.app.reads.view(request.product_name)
     facts = await request.app.result(request.app.service.run(view.name, Facts.of))
-    return answer(await asyncio.to_thread(draw, facts, context))  # some work, which the writer need not wait for
+    return answer(await asyncio.to_thread(draw, facts, context))  # slow, so not in the writer's thread
 
 
 def _numbers(values: list[str]) -> list[float]:
@@ -110,8 +110,8 @@ def _numbers(values: list[str]) -> list[float]:
 async def log(request: ApiRequest) -> Response:
     """The log as CSV.
 
-    Plain products: a line for each offer with its outcome, readable by `hushprice fit`. Private products: what devices
-    sent, which is all there is.
+    Plain products: one line per offer with its outcome, readable by `hushprice fit`. Private products: the reports of
+    devices, as the log holds nothing else.
     """
     view = await request.app.reads.view(request.product_name)
     store = request.app.service.store
@@ -138,28 +138,28 @@ def _on_record(request: ApiRequest, name: str) -> Product:
 
 
 async def history(request: ApiRequest) -> Response:
-    """What was changed by hand, and versions one can roll back to.
+    """Changes made by admins, and versions to roll back to.
 
-    Any version up to the current one will do; these are some along the way, with when they were and how many customers
-    had been served.
+    Any version up to the current one is possible; listed are some of them, with their times and the number of customers
+    served until then.
     """
     view = await request.app.reads.view(request.product_name)
 
-    def changed_by_hand() -> list[Event]:
+    def admin_changes() -> list[Event]:
         return request.app.service.store.changes(_on_record(request, view.name).id, view.seq)
 
     def points(learner: Learner) -> list[dict[str, Any]]:
-        known = (point for point in learner.statistics.points if point.seq <= learner.version)
-        return [{"version": p.seq, "at": p.at, "customers": p.customers} for p in known]
+        earlier = (point for point in learner.statistics.points if point.seq <= learner.version)
+        return [{"version": p.seq, "at": p.at, "customers": p.customers} for p in earlier]
 
-    changes = await asyncio.to_thread(changed_by_hand)
+    changes = await asyncio.to_thread(admin_changes)
     versions = await request.app.result(request.app.service.run(view.name, points))
     events = [{"seq": e.seq, "at": e.at, "kind": e.kind, **e.body} for e in changes]
     return answer({"events": events, "versions": [{"version": 0, "at": None, "customers": 0}, *versions]})
 
 
 async def state(request: ApiRequest) -> Response:
-    """How far the log is folded, and the SHA-256 of what was learned."""
+    """How far the log is folded, and the SHA-256 of the learner's state."""
     view = await request.app.reads.view(request.product_name)
 
     def progress(learner: Learner) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What shops and devices call for every customer: params, reports, offers, outcomes."""
+"""Endpoints that shops and devices call for every customer: params, reports, offers, outcomes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def _encoded_params(request: ApiRequest, view: View) -> EncodedParams:
 
 
 async def params(request: ApiRequest) -> Response:
-    """What devices need to price by themselves.
+    """Get the params from which devices compute prices.
 
-    Public parameters of a private product, versioned: the ETag you have in If-None-Match gives 304 if it is current.
+    They are public and versioned. With the current ETag in If-None-Match the answer is 304.
     """
     view = await request.app.reads.view(request.product_name)
     if not view.private:
@@ -52,9 +52,9 @@ async def params(request: ApiRequest) -> Response:
 
 
 async def reports(request: ApiRequest) -> Response:
-    """Hand in randomised reports, one or up to 1000.
+    """Send one randomised report, or up to 1000.
 
-    Answered when they are on disk. All are taken or none; the same id again is not counted twice.
+    The answer comes when they are on disk. All are accepted or none; a report with a known id is not counted again.
     """
     items: list[Reported] = msgspec.to_builtins(request.body)
     view = await request.app.reads.view(request.product_name, fresh=False)
@@ -65,9 +65,9 @@ async def reports(request: ApiRequest) -> Response:
 
 
 async def offers(request: ApiRequest) -> Response:
-    """Ask for a price for one customer of a plain product.
+    """Request a price for one customer of a plain product.
 
-    Answered when the offer is on disk. The same id with the same request gives the same answer.
+    The answer comes when the offer is on disk. The same id with the same request gives the same answer.
     """
     body: OfferBody = request.body
     view = await request.app.reads.view(request.product_name, fresh=False)
@@ -87,9 +87,9 @@ async def offers(request: ApiRequest) -> Response:
 
 
 async def outcomes(request: ApiRequest) -> Response:
-    """Tell what became of offers, one or up to 1000.
+    """Send the outcomes of one offer, or of up to 1000.
 
-    Answered when they are on disk. All are taken or none. Outcomes may come in any order, late and more than once.
+    The answer comes when they are on disk. All are accepted or none. Outcomes may come in any order, late, or twice.
     """
     items = [OutcomeItem(item.offer, item.y) for item in request.body]
     view = await request.app.reads.view(request.product_name, fresh=False)
