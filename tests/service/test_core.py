@@ -820,7 +820,7 @@ def test_a_snapshot_takes_the_state_once(url: str, monkeypatch: pytest.MonkeyPat
         return state(learner)
 
     monkeypatch.setattr(Learner, "state", counted)
-    assert rebuilding.keep(store, product, learner) > 0
+    assert rebuilding.write_snapshot(store, product, learner) > 0
     assert taken == 1
     assert store.snapshots(product.id)[0] == (1, learner.digest())
     store.close()

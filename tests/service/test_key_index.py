@@ -18,7 +18,7 @@ from hushprice.service.http.bodies.requests import ReportBody, ReportsBody
 from hushprice.service.http.responses import Problem
 from hushprice.service.storage import key_index as module
 from hushprice.service.storage import replay as rebuilding
-from hushprice.service.storage.key_index import PACE, RecentKeyIndex, on_record
+from hushprice.service.storage.key_index import PACE, RecentKeyIndex, indexed_upto
 from hushprice.service.writer.messages import Accepted
 from tests.service.test_core import define, either, live_digest, log_of, opened, refused, report
 
@@ -37,7 +37,7 @@ def placed(store: Store, name: str = "coffee") -> int:
     product = store.product(name)
     assert product is not None
     with store.read() as connection:
-        return on_record(product.id, connection)
+        return indexed_upto(product.id, connection)
 
 
 def by_hand(file: Path, statement: str, *given: Any) -> list[Any]:
@@ -124,7 +124,7 @@ def test_what_is_not_committed_is_not_in_the_index(tmp_path: Path, monkeypatch: 
     service = opened(f"sqlite:///{tmp_path / 'fails.db'}", define("etc-ldp"), recent_keys=ROOM)
     for i in range(ROOM + 1):
         service.reports("coffee", [report(i)]).result(20)
-    place, tries = module._place, 0
+    place, tries = module._insert_keys, 0
 
     def away(*given: Any) -> None:
         nonlocal tries
@@ -132,7 +132,7 @@ def test_what_is_not_committed_is_not_in_the_index(tmp_path: Path, monkeypatch: 
         tries += 1
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(module, "_place", away)
+    monkeypatch.setattr(module, "_insert_keys", away)
     refused(Unavailable, service.reports("coffee", [report(500)]))
     monkeypatch.undo()
     assert tries == 1

@@ -1,4 +1,4 @@
-"""How databases are opened: their addresses, the settings of each connection, and their troubles in our words."""
+"""Database URLs, the settings of connections, and the translation of database errors."""
 
 from __future__ import annotations
 
@@ -22,14 +22,27 @@ IDLE_SECONDS = 1.0  # a connection to PostgreSQL idle for longer is tested befor
 
 
 def database_url(url: str) -> URL:
-    """The URL as SQLAlchemy takes it, refused if it is of neither kind."""
+    """Parse a URL for SQLAlchemy.
+
+    Parameters
+    ----------
+    url : str
+        "sqlite:///file" or "postgresql://user@host/name".
+
+    Raises
+    ------
+    InvalidInput
+        If it is neither, or if the folder of a SQLite file does not exist.
+    """
     try:
         parsed = make_url(url)
     except (ArgumentError, AttributeError, ValueError):
         raise InvalidInput("The database must be given as sqlite:///file or postgresql://user@host/name.") from None
     if parsed.get_backend_name() == "sqlite":
         if parsed.database in (None, "", ":memory:"):
-            raise InvalidInput("The database must be a file, as in sqlite:///hushprice.db: what is kept must last.")
+            raise InvalidInput(
+                "The database must be a file, as in sqlite:///hushprice.db: data in memory would be lost."
+            )
         if not Path(str(parsed.database)).absolute().parent.is_dir():
             raise InvalidInput("There is no folder to put the database file in: make it first.")
         return parsed.set(drivername="sqlite")
@@ -38,14 +51,14 @@ def database_url(url: str) -> URL:
     raise InvalidInput("The database must be SQLite (sqlite:///file) or PostgreSQL (postgresql://user@host/name).")
 
 
-def durable(connection: Any, record: Any) -> None:
-    """Each commit on disk before it is told; transactions begin where we say, not where the driver thinks."""
+def configure_sqlite(connection: Any, record: Any) -> None:
+    """Set up a SQLite connection: commits are synced to disk, and the driver begins no transactions by itself."""
     connection.isolation_level = None
     for setting in (
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
-        "wal_autocheckpoint = 10000",  # pages: those of the index are written again and again, and copied back once
+        "wal_autocheckpoint = 10000",  # pages; pages of the index change often and are copied back once
         "cache_size = -65536",  # KiB
     ):
         connection.execute(f"PRAGMA {setting}").close()
@@ -71,17 +84,17 @@ def note_return(connection: Any, record: Any) -> None:
 
 
 def begin(connection: Connection) -> None:
-    """Begin a transaction; one that writes has the file for itself at once."""
+    """Begin a transaction; one that writes locks the file immediately."""
     writes = connection.get_execution_options().get("hushprice_writes", False)
     with closing(connection.connection.cursor()) as cursor:
         cursor.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-_AWAY = (sqlite3.OperationalError, psycopg.OperationalError, psycopg.InterfaceError)
+_CONNECTION_ERRORS = (sqlite3.OperationalError, psycopg.OperationalError, psycopg.InterfaceError)
 
 
-# What a driver may say when a database is opened. Only these words are told: the rest of its text holds names and
-# addresses, and may hold a password.
+# Reasons why a database cannot be opened. Only these words of a driver's message are shown: the rest contains names and
+# addresses, and may contain a password.
 _REASONS = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry|authentication failed|"
     r"connection refused|no such file or directory|timeout expired|could not translate host name|"
@@ -94,7 +107,7 @@ _REASONS = re.compile(
 
 
 def _reason(problem: BaseException) -> str:
-    """Why a database cannot be opened, in the driver's words as far as they hold no names.
+    """Why a database cannot be opened: the part of the driver's message that contains no names.
 
     >>> _reason(psycopg.OperationalError('FATAL: password authentication failed for user "ann"'))
     'password authentication failed'
@@ -102,10 +115,10 @@ def _reason(problem: BaseException) -> str:
     'the database does not exist'
     """
     driver = getattr(problem, "orig", None) or problem
-    found = _REASONS.search(str(driver))
-    if found is None:
+    match = _REASONS.search(str(driver))
+    if match is None:
         return type(driver).__name__
-    words = found[0].lower()
+    words = match[0].lower()
     if words in ("database ", "role "):
         return f"the {words}does not exist"
     return words + _HINTS.get(words, "")
@@ -120,16 +133,17 @@ _HINTS = {
 
 @contextmanager
 def translated(opening: bool) -> Iterator[None]:
-    """The database's troubles in our words, which hold no statement and no values; when it is opened, with a reason."""
+    """Raise database errors as :class:`Unavailable`, without statements and values; with a reason if ``opening``."""
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error, psycopg.Error) as problem:
-        told = Unavailable(f"The database cannot be opened: {_reason(problem)}.") if opening else _told(problem)
-        raise told from None
+        if opening:
+            raise Unavailable(f"The database cannot be opened: {_reason(problem)}.") from None
+        raise _as_unavailable(problem) from None
 
 
-def _told(problem: Exception) -> Unavailable:
-    if isinstance(problem, (OperationalError, InterfaceError, *_AWAY)):
+def _as_unavailable(problem: Exception) -> Unavailable:
+    if isinstance(problem, (OperationalError, InterfaceError, *_CONNECTION_ERRORS)):
         return Unavailable("The database does not answer, or is busy. Nothing was acknowledged: try again.")
     if isinstance(problem, DBAPIError):
         if problem.connection_invalidated:

@@ -1,6 +1,6 @@
 """The tables of the newest revision, and the statements that every transaction uses.
 
-A change here needs a module in ``migrations/versions``; a test compares the two.
+A change of the tables needs a module in ``migrations/versions``; a test compares the two.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from hushprice.service.core.events import CHANGES
 
-SCHEMA = 1  # what releases that know no revisions look for: raise it in a revision that they must not open
+SCHEMA = 1  # checked by releases without revisions: increase it in a revision that they must not open
 
 tables = sa.MetaData()
 schema = sa.Table("schema", tables, sa.Column("version", sa.Integer, nullable=False))
@@ -24,8 +24,7 @@ products = sa.Table(
 events = sa.Table(
     "events",
     tables,
-    # no foreign key: whoever writes has locked the product's row, so that it is there; to check it for each event as
-    # well would cost a look-up each
+    # no foreign key: a writer has locked the product's row, so it exists, and a check would cost a look-up per event
     sa.Column("product_id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("at", sa.Double, nullable=False),
@@ -52,7 +51,7 @@ snapshots = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
-# PostgreSQL's index of keys, and SQLite's, which is not kept up to date event by event: see key_index.py
+# The index of keys in PostgreSQL, and in SQLite, where it lags behind the log: see key_index.py
 sa.Index("places", events.c.product_id, events.c.key, unique=True).ddl_if(dialect="postgresql")
 sqlite_tables = sa.MetaData()
 places = sa.Table(
@@ -68,9 +67,11 @@ placed = sa.Table(
     sqlite_tables,
     sa.Column("product_id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("upto", sa.BigInteger, nullable=False),  # the keys of all events up to this one are in places ...
-    sa.Column("key", sa.String(66), nullable=False),  # ... if it has this key: a log that was cut off goes on otherwise
+    sa.Column(
+        "key", sa.String(66), nullable=False
+    ),  # ... if it has this key; otherwise the log was cut off and continued
 )
-# admin's changes are few among many events: an index of their own
+# admins make few changes among many events, so these have an index
 sa.Index(
     "changes",
     events.c.product_id,
@@ -79,8 +80,8 @@ sa.Index(
     postgresql_where=events.c.kind.in_(CHANGES),
 )
 
-# What every transaction does is asked of the driver itself, which takes a tenth of the time. Each key is looked up in
-# the index of keys, whatever the planner thinks of the table's size.
+# The driver itself runs these statements, in a tenth of the time. They are written so that each key is looked up in the
+# index of keys, regardless of the planner's estimate of the table's size.
 NEXT = "SELECT seq, at, kind, key, body FROM events WHERE product_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
 ONE = "SELECT key, at FROM events WHERE product_id = ? AND seq = ?"
 KEYS = "SELECT key, seq FROM events WHERE product_id = ? AND seq > ? AND seq <= ? ORDER BY seq"
@@ -94,8 +95,8 @@ FIND_POSTGRES = (
 )
 READ_SQLITE = "SELECT key, body FROM events WHERE product_id = ? AND seq IN (SELECT value FROM json_each(?))"
 READ_POSTGRES = "SELECT key, body FROM events WHERE product_id = ? AND seq = ANY(?)"
-# The products locked, then the time of the one clock that all workers share; and a commit waits for the disk, whatever
-# the server, the database or the role has as its default.
+# Lock the products, then read the clock that all workers share. A commit waits for the disk, regardless of the default
+# of the server, the database or the role.
 BEGIN_POSTGRES = (
     "WITH held AS MATERIALIZED (SELECT id FROM products WHERE id = ANY(?) ORDER BY id FOR UPDATE) "
     "SELECT count(*), CAST(extract(epoch FROM clock_timestamp()) AS double precision), "
@@ -104,7 +105,7 @@ BEGIN_POSTGRES = (
 )
 ADD = "INSERT INTO events (product_id, seq, at, kind, key, body) VALUES (?, ?, ?, ?, ?, ?)"
 ADD_MANY = "COPY events (product_id, seq, at, kind, key, body) FROM STDIN"
-# A key is there already if another process put it there, or if it was that of an event which is lost.
+# The key exists already if another process inserted it, or if it belonged to an event that is lost.
 PLACE = "INSERT OR REPLACE INTO places (product_id, key, seq) VALUES (?, ?, ?)"
 PLACED = (
     "INSERT INTO placed (product_id, upto, key) "

@@ -1,4 +1,4 @@
-"""Products, their logs, keys, and snapshots as a cache of what the logs give. (Transactions: ``connections.py``.)"""
+"""Products, event logs, keys, and snapshots, which are a cache of the fold. (Transactions: ``connections.py``.)"""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from hushprice.service.storage.schema import (
     snapshots,
 )
 
-PAGE = 5_000  # events read at once
+PAGE = 5_000  # events per query
 LAST = 2**62
-SMALL_BATCH = 20  # events that PostgreSQL takes sooner one by one than as a stream
+SMALL_BATCH = 20  # events up to which INSERT is faster than COPY in PostgreSQL
 KEPT_SNAPSHOTS = 3
 
 Row = tuple[int, int, float, str, str, str]
@@ -42,7 +42,7 @@ Row = tuple[int, int, float, str, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Product:
-    """A product on record."""
+    """A product in the database."""
 
     id: int
     definition: Definition
@@ -55,7 +55,7 @@ class Product:
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """A key for the API, without its secret."""
+    """An API key without its secret."""
 
     id: int
     name: str
@@ -66,54 +66,67 @@ class Key:
 
 
 class Store(Connections):
-    """A database that was opened and has the tables."""
+    """An open database with the tables of this release."""
 
     @classmethod
     def open(cls, url: str, *, create: bool = True) -> Store:
-        """The database at "sqlite:///file" or "postgresql://user@host/name".
+        """Open the database at "sqlite:///file" or "postgresql://user@host/name".
 
-        The file and the tables are made and changed to the revision of this release if need be; not with
-        ``create=False``, which refuses a database that is not ready.
+        Parameters
+        ----------
+        url : str
+            The URL.
+        create : bool
+            Whether to create the file and the tables, and to migrate older tables. With False, a database that is not
+            ready is refused.
         """
         return cls(url, create=create)
 
     # -- products -------------------------------------------------------------------------------------------------
 
     def products(self, connection: Connection | None = None) -> list[Product]:
-        """All products, in the order of their making."""
+        """All products, in the order of their creation."""
         return [_product(row) for row in self._rows(sa.select(products).order_by(products.c.id), connection)]
 
     def names(self) -> list[str]:
-        """The names of all products, in the order of their making; whether each can be read or not."""
+        """The names of all products, in the order of their creation, including unreadable ones."""
         return [name for (name,) in self._rows(sa.select(products.c.name).order_by(products.c.id), None)]
 
     def product(self, name: str, connection: Connection | None = None) -> Product | None:
-        """The product of that name."""
-        found = self._rows(sa.select(products).where(products.c.name == name), connection)
-        return _product(found[0]) if found else None
+        """The product of that name; None if there is none."""
+        rows = self._rows(sa.select(products).where(products.c.name == name), connection)
+        return _product(rows[0]) if rows else None
 
     def add_product(self, definition: Definition) -> bool:
-        """Put a product on record: whether it is new. One that was defined otherwise is refused.
+        """Add a product, or update the currency, ``max_age`` and the low and high of features of an existing one.
 
-        Of one that is there the currency, ``max_age`` and the low and high of features become those given.
+        Returns
+        -------
+        bool
+            Whether the product is new.
+
+        Raises
+        ------
+        Conflict
+            If a product of that name has another definition.
         """
         mine = products.c.name == definition.name
         plain = encode(definition.config())
         with self.write() as connection:
-            self._alone(connection)
-            found = self._rows(sa.select(products).where(mine), connection)
-            if not found:
+            self._lock_tables(connection)
+            rows = self._rows(sa.select(products).where(mine), connection)
+            if not rows:
                 fits(definition)
                 row = {"name": definition.name, "definition": plain, "created": time.time()}
                 connection.execute(products.insert().values(row))
                 return True
             try:
-                known = _product(found[0]).definition.fixed()
+                stored = _product(rows[0]).definition.fixed()
             except (HushpriceError, ValueError, TypeError, KeyError, AttributeError):
-                return False  # it cannot be read: who sells it says so, and the other products are sold
-            differ = [key for key, value in definition.fixed().items() if known.get(key) != value]
+                return False  # unreadable: the service reports it and serves the other products
+            differ = [key for key, value in definition.fixed().items() if stored.get(key) != value]
             if not differ:
-                if found[0].definition != plain:
+                if rows[0].definition != plain:
                     connection.execute(products.update().where(mine).values(definition=plain))
                 return False
         raise Conflict(
@@ -132,7 +145,19 @@ class Store(Connections):
         limit: int | None = None,
         connection: Connection | None = None,
     ) -> Iterator[Event]:
-        """Events ``after`` < seq <= ``upto``, at most ``limit`` of them, in order; read page by page."""
+        """Yield events in order, read page by page.
+
+        Parameters
+        ----------
+        product_id : int
+            The product.
+        after, upto : int
+            The events with ``after`` < seq <= ``upto``; all after ``after`` if ``upto`` is None.
+        limit : int, optional
+            At most so many.
+        connection : Connection, optional
+            A transaction to read in; otherwise each page is read in one of its own.
+        """
         last, left = LAST if upto is None else upto, LAST if limit is None else limit
         while left > 0:
             page = min(PAGE, left)
@@ -150,7 +175,7 @@ class Store(Connections):
             return self.ask(own, NEXT, product_id, after, upto, page)
 
     def changes(self, product_id: int, upto: int | None = None, connection: Connection | None = None) -> list[Event]:
-        """Modes, guardrails and rollbacks, in order."""
+        """The changes of mode and guardrails and the rollbacks, in order."""
         columns = (events.c.seq, events.c.at, events.c.kind, events.c.key, events.c.body)
         mine = (events.c.product_id == product_id, events.c.kind.in_(CHANGES))
         query = sa.select(*columns).where(*mine, *(() if upto is None else (events.c.seq <= upto,)))
@@ -158,12 +183,12 @@ class Store(Connections):
         return [Event(seq, at, kind, key, decode(body)) for seq, at, kind, key, body in rows]
 
     def event(self, product_id: int, seq: int, connection: Connection) -> tuple[str, float] | None:
-        """(key, at) of one event."""
+        """Key and time of one event; None if it does not exist."""
         rows = self.ask(connection, ONE, product_id, seq)
         return (rows[0][0], rows[0][1]) if rows else None
 
     def head(self, product_id: int, connection: Connection | None = None) -> int:
-        """The number of the last event."""
+        """The number of the last event; 0 if there is none."""
         query = sa.select(sa.func.max(events.c.seq)).where(events.c.product_id == product_id)
         return int(self._rows(query, connection)[0][0] or 0)
 
@@ -176,7 +201,7 @@ class Store(Connections):
         return dict(self.ask(connection, READ_POSTGRES, product_id, list(seqs)))
 
     def add_events(self, rows: Sequence[Row], connection: Connection) -> None:
-        """Write events down."""
+        """Insert events."""
         if not rows:
             return
         with closing(connection.connection.cursor()) as cursor:
@@ -194,21 +219,34 @@ class Store(Connections):
     def snapshots(
         self, product_id: int, upto: int | None = None, connection: Connection | None = None
     ) -> list[tuple[int, str]]:
-        """(seq, digest) of the snapshots kept, the newest first."""
+        """Number and digest of the snapshots, newest first."""
         query = sa.select(snapshots.c.seq, snapshots.c.digest).where(snapshots.c.product_id == product_id)
         if upto is not None:
             query = query.where(snapshots.c.seq <= upto)
         return [(seq, digest) for seq, digest in self._rows(query.order_by(snapshots.c.seq.desc()), connection)]
 
     def snapshot(self, product_id: int, seq: int, connection: Connection | None = None) -> bytes | None:
-        """The data of one."""
+        """The data of a snapshot; None if it does not exist."""
         mine = (snapshots.c.product_id == product_id, snapshots.c.seq == seq)
         rows = self._rows(sa.select(snapshots.c.data).where(*mine), connection)
         return bytes(rows[0][0]) if rows else None
 
     def add_snapshot(self, product_id: int, seq: int, last: tuple[str, float], digest: str, data: bytes) -> None:
-        """Keep a snapshot, and of the older ones only the last few; none whose ``last`` event, by key and time, is not
-        in the log any more."""
+        """Store a snapshot and delete all but the newest few.
+
+        Parameters
+        ----------
+        product_id : int
+            The product.
+        seq : int
+            Number of the last event that the state includes.
+        last : tuple
+            Key and time of that event. If the log has another one there, nothing is stored.
+        digest : str
+            The digest of the state.
+        data : bytes
+            The state.
+        """
         with self.write([product_id]) as connection:
             if self.event(product_id, seq, connection) != last:
                 return
@@ -216,22 +254,22 @@ class Store(Connections):
             connection.execute(snapshots.delete().where(mine, snapshots.c.seq == seq))
             row = {"product_id": product_id, "seq": seq, "digest": digest, "data": data}
             connection.execute(snapshots.insert().values(row))
-            kept = [found for found, _ in self.snapshots(product_id, connection=connection)][:KEPT_SNAPSHOTS]
-            connection.execute(snapshots.delete().where(mine, snapshots.c.seq.not_in(kept)))
+            newest = [number for number, _ in self.snapshots(product_id, connection=connection)][:KEPT_SNAPSHOTS]
+            connection.execute(snapshots.delete().where(mine, snapshots.c.seq.not_in(newest)))
 
     # -- keys -----------------------------------------------------------------------------------------------------
 
     def keys(self) -> list[Key]:
-        """All keys, revoked ones too."""
+        """All keys, including revoked ones."""
         return [Key(**row._mapping) for row in self._rows(sa.select(keys).order_by(keys.c.id), None)]
 
     def add_key(self, name: str, role: str, sha256: str) -> int:
-        """Put a key on record: its id. The secret stays with whoever made it; what is kept is its SHA-256.
+        """Add a key and return its id. Only the SHA-256 of its secret is stored.
 
-        What is done is told by the names of keys, so that no two in use have the same one.
+        The history names who made a change by the name of the key, so names of keys in use are unique.
         """
         with self.write() as connection:
-            self._alone(connection)
+            self._lock_tables(connection)
             same = sa.select(keys.c.id).where(keys.c.name == name, keys.c.revoked.is_(None))
             if connection.execute(same).first() is not None:
                 raise Conflict("There is a key of that name. Revoke it first, or give the new one another name.")
@@ -240,17 +278,17 @@ class Store(Connections):
         return int(made[0])
 
     def revoke_key(self, key_id: int) -> bool:
-        """Refuse a key from now on: whether there was one that was not revoked yet."""
+        """Revoke a key; return whether there was such a key in use."""
         with self.write() as connection:
             mine = (keys.c.id == key_id, keys.c.revoked.is_(None))
             return connection.execute(keys.update().where(*mine).values(revoked=time.time())).rowcount > 0
 
 
 def pieces(n: int) -> Iterator[tuple[int, int]]:
-    """(start, size) of pieces of 512, 64, 8 and 1 that make up n rows: few different statements, which stay prepared.
+    """Split n rows into pieces of 512, 64, 8 and 1 rows: (start, size) of each.
 
-    One statement of many rows, since the driver gives up Python's lock for each: row by row, a busy thread beside it
-    would take the lock every time.
+    Few different sizes mean few statements, which stay prepared. The driver releases Python's lock per statement, so
+    with one statement per row a busy thread would take the lock each time.
 
     >>> list(pieces(523))
     [(0, 512), (512, 8), (520, 1), (521, 1), (522, 1)]

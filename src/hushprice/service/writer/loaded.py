@@ -147,7 +147,7 @@ class LoadedProducts:
             product = self.products[name]
             others = self.store.snapshots(product.id)
             if not others or learner.seq - others[0][0] >= (1 if last else pause):
-                size = replay.keep(self.store, product, learner)
+                size = replay.write_snapshot(self.store, product, learner)
                 pause = max(self.snapshot_every, size // 1_000)  # a large one is not written for a few events
             self._next_snapshot[name] = learner.seq, pause
         except Exception as problem:

@@ -86,7 +86,7 @@ class ProductTransaction:
         """All is decided: apply and write the rest. ``room`` is how many keys may wait for their place in the index."""
         self.apply()
         self.write()
-        self.key_index.keep(self.learner.seq, room, self.connection)
+        self.key_index.maintain(self.learner.seq, room, self.connection)
 
     def committed(self) -> None:
         """All this is on record now."""
