@@ -1,6 +1,6 @@
 """``hushprice serve``, ``hushprice keys`` and ``hushprice verify``: the pricing service.
 
-Nothing of it is imported before it is asked for, since it needs the extra ``hushprice[service]``.
+The service is imported only when a command needs it, since it requires the extra ``hushprice[service]``.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ LoadPolicies = Annotated[
         show_envvar=True,
     ),
 ]
-HERE = "sqlite:///hushprice.db"
+DEFAULT_DATABASE = "sqlite:///hushprice.db"
 _RATE = (
-    "Requests a second on average that one key may make of one worker process; 0: any. A device key, which many hold, "
-    "may make so many from each address, and ten times as many in all."
+    "Requests per second on average that one key may make to one worker process; 0: no limit. A device key, which many "
+    "share, may make so many from each address, and ten times as many in all."
 )
 
 
@@ -58,7 +58,7 @@ def serve(
         typer.Option("--products", envvar="HUSHPRICE_PRODUCTS", help="A TOML file of products.", show_envvar=True),
     ] = None,
     load: LoadPolicies = None,
-    database: Database = HERE,
+    database: Database = DEFAULT_DATABASE,
     host: Annotated[
         str, typer.Option("--host", envvar="HUSHPRICE_HOST", help="Address to listen on.", show_envvar=True)
     ] = "127.0.0.1",
@@ -74,7 +74,7 @@ def serve(
         typer.Option(
             "--shop",
             envvar="HUSHPRICE_SHOP",
-            help="Open the demo shop at /shop, with a device key for whoever comes.",
+            help="Open the demo shop at /shop, with a device key for every visitor.",
             show_envvar=True,
         ),
     ] = False,
@@ -82,8 +82,8 @@ def serve(
         list[str] | None,
         typer.Option(
             "--origin",
-            help="Of pages elsewhere whose devices may call, as https://shop.example. Also HUSHPRICE_ORIGINS, with "
-            "commas.",
+            help="Origin of another site whose pages may call the service, as https://shop.example. Also "
+            "HUSHPRICE_ORIGINS, separated by commas.",
             show_default="none",
         ),
     ] = None,
@@ -96,20 +96,20 @@ def serve(
         typer.Option(
             "--log-format",
             envvar="HUSHPRICE_LOG_FORMAT",
-            help="json, text (without what is only looked at) or none, on standard error.",
+            help="json, text (without requests that only read) or none, on standard error.",
             show_envvar=True,
             show_default="text in a terminal, json elsewhere",
         ),
     ] = "",
     json: Annotated[bool, typer.Option("--json", help="Print the address and key as a line of JSON.")] = False,
 ) -> None:
-    """Run the pricing service: private and plain products over HTTP, and a page to watch them on.
+    """Run the pricing service: private and plain products over HTTP, and a dashboard.
 
-    Without options it keeps all in hushprice.db in this folder, makes a product to play with, and prints what to open.
-    More settings by variables: HUSHPRICE_ADMIN_KEY (16 signs or more), _BURST (twice the rate), _STRANGER_RATE (100 a
-    second of an address without a key), _STRANGER_BURST (400), _BODY_LIMIT (1048576 bytes), _PATIENCE (10 seconds for
-    the database), _KEYS_EVERY (2 seconds between looks at the keys), _SNAPSHOT_EVERY (10000 events), _RECENT_KEYS
-    (50000 ids that wait in memory for SQLite's index).
+    Without options it stores everything in hushprice.db in this folder, creates a demo product, and prints what to
+    open. Further settings are variables: HUSHPRICE_ADMIN_KEY (at least 16 characters), _BURST (twice the rate),
+    _STRANGER_RATE (100 per second and address without a key), _STRANGER_BURST (400), _BODY_LIMIT (1048576 bytes),
+    _PATIENCE (10 seconds for the database), _KEYS_EVERY (2 seconds between reads of the keys), _SNAPSHOT_EVERY (10000
+    events), _RECENT_KEYS (50000 ids in memory before they go into SQLite's index).
 
     Example: hushprice serve --products products.toml --shop
     """
@@ -131,18 +131,18 @@ def serve(
 
 
 def _rates(rate: float | None) -> dict[str, float]:
-    """The rate, and with it the burst unless that is set by itself."""
+    """The rate, and a burst of twice the rate unless the environment sets it."""
     if rate is None:
         return {}
     return {"rate": rate} if "HUSHPRICE_BURST" in os.environ else {"rate": rate, "burst": 2.0 * rate}
 
 
-def _settings(**given: Any) -> Settings:
+def _settings(**options: Any) -> Settings:
     from dataclasses import replace
 
     from hushprice.service.settings import Settings
 
-    return replace(Settings.from_environment(), **given)
+    return replace(Settings.from_environment(), **options)
 
 
 keys = typer.Typer(
@@ -165,10 +165,10 @@ def _store(url: str, *, create: bool = True) -> Iterator[Store]:
 def add(
     name: Annotated[str, typer.Argument(help="What it is for, as till-3: letters, digits, dots and hyphens.")],
     role: Annotated[str, typer.Option("--role", "-r", help="device, seller or admin.")] = "device",
-    database: Database = HERE,
+    database: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
-    """Make a key and print its secret, which is kept nowhere.
+    """Make a key and print its secret, which is not stored.
 
     Example: hushprice keys add web-shop --role device
     """
@@ -178,7 +178,7 @@ def add(
     check_key_name(name)
     if role not in ROLES:
         raise unknown("role", role, ROLES)
-    secret = new_secret(next(known for known in ROLES if known == role))
+    secret = new_secret(next(valid for valid in ROLES if valid == role))
     with _store(database) as store:
         number = store.add_key(name, role, hash_of(secret))
     if json:
@@ -189,16 +189,16 @@ def add(
 
 
 @keys.command(name="list")
-def list_keys(database: Database = HERE, json: AsJson = False) -> None:
+def list_keys(database: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
     """All keys, without their secrets."""
     with _store(database, create=False) as store:
-        found = store.keys()
+        stored = store.keys()
+    columns = ("id", "name", "role", "created", "revoked")
     if json:
-        told = ("id", "name", "role", "created", "revoked")
-        typer.echo(json_module.dumps([{field: getattr(key, field) for field in told} for key in found]))
+        typer.echo(json_module.dumps([{column: getattr(key, column) for column in columns} for key in stored]))
         return
-    table = Table("id", "name", "role", "created", "revoked", box=None)
-    for key in found:
+    table = Table(*columns, box=None)
+    for key in stored:
         table.add_row(str(key.id), escape(key.name), key.role, _day(key.created), _day(key.revoked))
     Console().print(table)
 
@@ -210,14 +210,14 @@ def _day(at: float | None) -> str:
 @keys.command()
 def revoke(
     key: Annotated[str, typer.Argument(help="The id, or else the name, from 'hushprice keys list'.")],
-    database: Database = HERE,
+    database: Database = DEFAULT_DATABASE,
 ) -> None:
     """Revoke a key. Running services refuse it within seconds."""
     with _store(database, create=False) as store:
-        table = store.keys()
-        in_use = [one for one in table if one.revoked is None]
-        meant = [one.id for one in in_use if str(one.id) == key] or [one.id for one in in_use if one.name == key]
-        if not meant or not store.revoke_key(meant[0]):
+        stored = store.keys()
+        in_use = [candidate for candidate in stored if candidate.revoked is None]
+        ids = [k.id for k in in_use if str(k.id) == key] or [k.id for k in in_use if k.name == key]
+        if not ids or not store.revoke_key(ids[0]):
             raise InvalidInput(f"There is no key {key}, or it was revoked before: see 'hushprice keys list'.")
     typer.echo(f"Key {key} is revoked.")
 
@@ -225,13 +225,13 @@ def revoke(
 def verify(
     product: Annotated[str | None, typer.Argument(help="One product.", show_default="all")] = None,
     load: LoadPolicies = None,
-    database: Database = HERE,
+    database: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
-    """Rebuild what was learned from the log alone and compare it with the snapshots, to the last bit.
+    """Rebuild the state of products from their logs alone and compare it with the snapshots, to the last bit.
 
-    Ends with 1 if anything differs. Safe to run next to a running service. A product with a policy of your own needs
-    the --load that the service was started with.
+    The exit status is 1 if anything differs. It is safe to run next to a running service. A product with a policy of
+    your own needs the --load that the service was started with.
     """
     with needing("The service", "service"):
         from hushprice.service.storage.replay import verify as check
@@ -247,18 +247,18 @@ def verify(
             raise unknown("product", product, names)
         for name in names if product is None else [product]:
             try:
-                found = check(store, name)._asdict()
-                rows.append({"product": name, "same": found.pop("ok"), **found})
+                verdict = check(store, name)._asdict()
+                rows.append({"product": name, "same": verdict.pop("ok"), **verdict})
             except HushpriceError as problem:
                 rows.append({"product": name, "same": False, **_UNKNOWN, "problems": [str(problem)]})
-            except Exception as problem:  # its text may hold what a customer sent
-                told = f"the log cannot be folded ({type(problem).__name__})"
-                rows.append({"product": name, "same": False, **_UNKNOWN, "problems": [told]})
+            except Exception as problem:  # its text may contain data of a customer
+                text = f"the log cannot be folded ({type(problem).__name__})"
+                rows.append({"product": name, "same": False, **_UNKNOWN, "problems": [text]})
     if json:
         typer.echo(json_module.dumps(rows))
     else:
         for row in rows:
-            typer.echo("\n  ".join([f"{row['product']}: {_said(row)}", *_digests(row), *row["notes"]]))
+            typer.echo("\n  ".join([f"{row['product']}: {_result(row)}", *_digests(row), *row["notes"]]))
     if not all(row["same"] for row in rows):
         raise typer.Exit(1)
 
@@ -270,7 +270,7 @@ _UNKNOWN: dict[str, Any] = {
 }
 
 
-def _said(row: dict[str, Any]) -> str:
+def _result(row: dict[str, Any]) -> str:
     if not row["same"]:
         return f"DIFFERS: {'; '.join(row['problems'])}"
     if row["compared"] is None:
@@ -279,9 +279,9 @@ def _said(row: dict[str, Any]) -> str:
 
 
 def _digests(row: dict[str, Any]) -> list[str]:
-    told = []
+    lines = []
     if row["compared"] is not None:
-        told += [f"snapshot at {row['compared']}: {row['kept']}", f"rebuilt at {row['compared']}:  {row['folded']}"]
+        lines += [f"snapshot at {row['compared']}: {row['kept']}", f"rebuilt at {row['compared']}:  {row['folded']}"]
     if row["rebuilt"] is not None:
-        told.append(f"rebuilt at {row['events']}:  {row['rebuilt']} (all events)")
-    return told
+        lines.append(f"rebuilt at {row['events']}:  {row['rebuilt']} (all events)")
+    return lines

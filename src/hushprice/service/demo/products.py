@@ -1,4 +1,4 @@
-"""Products to play with: coffee, which is private, and tea, which is plain."""
+"""Demo products: coffee, which is private, and tea, which is plain."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ COFFEE: dict[str, Any] = {
     "epsilon": 4.0,
     "noise": "privunit",
     "z_max": math.sqrt(3.0),
-    "centre": [2.0, 0.0, 0.0, 0.8, 0.0, 0.0],  # what the shop believes before it learns ...
-    "radius": 2.0,  # ... and how far off it may be
+    "centre": [2.0, 0.0, 0.0, 0.8, 0.0, 0.0],  # the prior belief about theta ...
+    "radius": 2.0,  # ... and its largest error
     "zeta_scale": 2.0,
     "baseline": 3.5,
     "currency": "EUR",

@@ -1,8 +1,8 @@
-"""A shop with simulated customers, over real HTTP: for ``hushprice demo --live``, and for tests of the pages.
+"""A shop with simulated customers over real HTTP, for ``hushprice demo --live`` and for tests of the pages.
 
-Coffee is private: customers' devices (:class:`hushprice.device.Device`) price for themselves and send reports. Tea is
-plain: the shop asks for offers and tells outcomes, of which some come late, some twice and some never. The customers
-are simulated, so their true demand is known, here and to nobody else.
+Coffee is private: customers' devices (:class:`hushprice.device.Device`) compute prices and send reports. Tea is plain:
+the shop requests offers and sends outcomes, some late, some twice and some never. Only this module knows the true
+demand of the customers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hushprice.service.http.server import build, listen
 from hushprice.service.settings import ROLES, Role, Settings, StartKey, new_secret
 from hushprice.service.storage.store import Store
 
-PORTS = range(8000, 8050)  # that are tried where none is given
+PORTS = range(8000, 8050)  # tried in order if no port is specified
 TRUTH: dict[str, Array] = {
     "coffee": np.array([2.6, 0.9, 0.5, 1.0, -0.25, 0.2]),
     "tea": np.array([2.2, 0.7, 1.2, -0.3]),
@@ -44,7 +44,7 @@ def definitions() -> list[Definition]:
 
 
 def promise(definition: Definition) -> Promise:
-    """What a device of the shop agrees to: exactly what this product asks for."""
+    """The promise of the shop's devices: exactly the guarantee of this product."""
     policy = definition.private_policy
     assert policy is not None
     promised = policy.guarantee
@@ -60,9 +60,24 @@ def promise(definition: Definition) -> Promise:
 def running(
     settings: Settings, products: Sequence[Definition], *, port: int | None = 0, stop: threading.Event | None = None
 ) -> Iterator[str]:
-    """The service with these products in a thread of this process; gives its address.
+    """Run the service with these products in a thread of this process.
 
-    ``stop``, set before it is ready, is as Ctrl+C: compiling may take half a minute."""
+    Parameters
+    ----------
+    settings : Settings
+        How the service runs.
+    products : sequence of Definition
+        The products to create.
+    port : int, optional
+        The port; None for the first free one of ``PORTS``.
+    stop : threading.Event, optional
+        If set before the service is ready, it stops as with Ctrl+C; compiling may take half a minute.
+
+    Yields
+    ------
+    str
+        The URL of the service.
+    """
     with closing(listen(settings.host, PORTS if port is None else [port])) as listener:
         number = listener.getsockname()[1]
         with closing(Store.open(settings.database)) as store:
@@ -87,14 +102,26 @@ def running(
             yield f"http://{host}:{number}"
         finally:
             server.should_exit = True
-            thread.join(30.0 if server.started else 0.0)  # one that never started has nothing to finish
+            thread.join(30.0 if server.started else 0.0)  # a server that never started has nothing to finish
 
 
 # -- customers ----------------------------------------------------------------------------------------------------
 
 
 class Crowd:
-    """Simulated customers, in a thread for each product, who come at random moments at this rate in all."""
+    """Simulated customers who arrive at random moments, with one thread per product.
+
+    Parameters
+    ----------
+    url : str
+        The URL of the service.
+    device_key, seller_key : str
+        Secrets of keys with these roles.
+    rate : float
+        Customers per second.
+    seed : int, optional
+        Seed of the customers.
+    """
 
     def __init__(self, url: str, *, device_key: str, seller_key: str, rate: float, seed: int | None = None) -> None:
         self.url, self.rate = url, rate
@@ -102,25 +129,25 @@ class Crowd:
         self._stop = threading.Event()
         seeds = np.random.SeedSequence(seed).spawn(2)
         self._threads = [
-            threading.Thread(target=self._come, args=(work, np.random.default_rng(child), share), daemon=True)
-            for work, child, share in (
+            threading.Thread(target=self._arrive, args=(shop, np.random.default_rng(child), share), daemon=True)
+            for shop, child, share in (
                 (_Coffee(url, device_key), seeds[0], 0.6),
                 (_Tea(url, seller_key), seeds[1], 0.4),
             )
         ]
 
     def start(self) -> None:
-        """Open the doors."""
+        """Start the customers."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Close them, and wait for the customers inside."""
+        """Stop, and wait for the customers under way."""
         self._stop.set()
         for thread in self._threads:
             thread.join(15.0)
 
-    def _come(self, shop: _Coffee | _Tea, rng: np.random.Generator, share: float) -> None:
+    def _arrive(self, shop: _Coffee | _Tea, rng: np.random.Generator, share: float) -> None:
         due = time.monotonic()
         with closing(shop):
             while True:
@@ -131,7 +158,7 @@ class Crowd:
                 try:
                     shop.serve(rng, time.monotonic())
                     self.served[shop.name] += 1
-                except HushpriceError:  # unreachable, or refused by an admin's hand: the next customer tries again
+                except HushpriceError:  # unreachable, or refused after an admin's change: the next customer tries again
                     self._stop.wait(0.5)
 
 
@@ -142,42 +169,42 @@ def _bought(name: str, z: list[float], price: float, rng: np.random.Generator) -
 
 
 class _Coffee:
-    """Customers with devices. One in twenty makes up their mind later, one in fifty leaves without a word."""
+    """Customers with devices. One in twenty decides later, one in fifty leaves without a report."""
 
     name = "coffee"
 
     def __init__(self, url: str, key: str) -> None:
         definition = Definition.of(self.name, COFFEE)
         self.device = Device(url=url, key=key, product=self.name, promise=promise(definition), ledger=None)
-        self.thinking: list[tuple[float, int, Callable[[], Any]]] = []  # due, a number, what to do then
+        self.undecided: list[tuple[float, int, Callable[[], Any]]] = []  # heap of (due, number, action)
         self.count = 0
 
     def serve(self, rng: np.random.Generator, now: float) -> None:
-        """One customer, and those who have made up their minds."""
-        while self.thinking and self.thinking[0][0] <= now:
-            heapq.heappop(self.thinking)[2]()
+        """Serve one customer, and those whose decisions are due."""
+        while self.undecided and self.undecided[0][0] <= now:
+            heapq.heappop(self.undecided)[2]()
         z = [1.0, *rng.uniform(-1.0, 1.0, 2).tolist()]
         offer = self.device.offer(z)
         y, luck = _bought(self.name, z, offer.price, rng), rng.random()
         if luck < 0.05:
             self.count += 1
             later = now + rng.uniform(1.0, 10.0)
-            heapq.heappush(self.thinking, (later, self.count, lambda: self.device.sold(offer, y)))
+            heapq.heappush(self.undecided, (later, self.count, lambda: self.device.sold(offer, y)))
         elif luck < 0.98:
             self.device.sold(offer, y)
 
     def close(self) -> None:
-        """Send what waits."""
-        for _, _, act in self.thinking:
+        """Send the remaining outcomes."""
+        for _, _, action in self.undecided:
             try:
-                act()
+                action()
             except HushpriceError:
                 break
         self.device.close()
 
 
 class _Tea:
-    """Customers of a shop. Of the outcomes some are told late, too late, twice or never."""
+    """Customers of a shop that sends some outcomes late, too late, twice or never."""
 
     name = "tea"
 
@@ -187,15 +214,15 @@ class _Tea:
         self.late: list[tuple[float, int, dict[str, Any]]] = []
         self.count = 0
 
-    def _post(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        answer = self.transport.send("POST", f"/v1/products/tea/{what}", self.headers, json.dumps(body).encode())
+    def _post(self, path: str, message: dict[str, Any]) -> dict[str, Any]:
+        answer = self.transport.send("POST", f"/v1/products/tea/{path}", self.headers, json.dumps(message).encode())
         if answer.status >= 300:
             raise HushpriceError(f"The service answered {answer.status}.")
-        told: dict[str, Any] = json.loads(answer.body)
-        return told
+        body: dict[str, Any] = json.loads(answer.body)
+        return body
 
     def serve(self, rng: np.random.Generator, now: float) -> None:
-        """One customer, and the outcomes that come late."""
+        """Serve one customer, and send the late outcomes that are due."""
         while self.late and self.late[0][0] <= now:
             self._post("outcomes", heapq.heappop(self.late)[2])
         z = [1.0, float(rng.uniform(-1.0, 1.0))]
@@ -203,7 +230,7 @@ class _Tea:
         outcome = {"offer": offer["offer"], "y": _bought(self.name, z, offer["price"], rng)}
         luck = rng.random()
         if luck < 0.05:
-            return  # never
+            return  # its outcome is never sent
         if luck < 0.15:
             self.count += 1
             heapq.heappush(self.late, (now + rng.uniform(2.0, 26.0), self.count, outcome))
@@ -212,11 +239,11 @@ class _Tea:
             self._post("outcomes", outcome)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.transport.close()
 
 
 def keys() -> tuple[dict[Role, str], tuple[StartKey, ...]]:
-    """A key of each role that ends with this process: the secrets, and what the service is told."""
+    """Make a key per role that is valid while this process runs: the secrets, and the keys for the settings."""
     secrets = {role: new_secret(role) for role in ROLES}
     return secrets, tuple(StartKey.of(f"demo {role}", role, secret) for role, secret in secrets.items())
