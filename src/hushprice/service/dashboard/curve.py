@@ -1,8 +1,8 @@
-"""Demand and revenue of a customer one can think up, over prices, as the estimate has them.
+"""Estimated demand and revenue of a hypothetical customer over prices.
 
 With a = z.alpha and b = z.beta, demand at price p is psi'(a - b p). The covariance of theta gives one of (a, b), two
-numbers; a band is psi' of a - b p plus or minus 2.45 standard errors, so that it stays within what demand can be and
-holds the whole curve in 95 of 100 cases (see ``bands.py``). The best price and what it brings more than the baseline, a
+numbers; a band is psi' of a - b p plus or minus 2.45 standard errors. So it stays within the range of demand and
+contains the whole curve in 95 of 100 cases (see ``bands.py``). The best price and its gain over the baseline, one
 number each, get intervals from draws of (a, b).
 """
 
@@ -19,13 +19,31 @@ from hushprice.errors import LARGEST_VALUE
 from hushprice.kernels import terms as kernel
 from hushprice.service.dashboard.bands import LEVEL, WHOLE, Facts, spread
 
-GRID_PRICES = 81  # of the grid
+GRID_PRICES = 81
 _DRAWS = 1_000
 _ENDS = (0.5 * (1.0 - LEVEL), 0.5 * (1.0 + LEVEL))
 
 
 def curve(facts: Facts, context: Sequence[float]) -> dict[str, Any]:
-    """What the page draws for the customer with this context."""
+    """Compute what the page draws for a customer.
+
+    Parameters
+    ----------
+    facts : Facts
+        The state of the product's learner.
+    context : sequence of float
+        The customer's features.
+
+    Returns
+    -------
+    dict
+        Plain data: prices, demand, revenue, bands, the best price and the baseline.
+
+    Raises
+    ------
+    InvalidInput
+        If the context does not have the length of the product's.
+    """
     definition = facts.definition
     z = array("the context", list(context), shape=(definition.dim,), limit=LARGEST_VALUE)
     theta, policy = facts.theta, definition.policy
@@ -47,17 +65,17 @@ def curve(facts: Facts, context: Sequence[float]) -> dict[str, Any]:
         "best": _at(policy.family, a, b, best, cost),
         "baseline": _at(policy.family, a, b, facts.baseline, cost),
     }
-    found = spread(facts)
-    answer["bands"] = {"level": None if found.covariance is None else LEVEL, "words": found.words}
-    if found.covariance is not None:
+    precision = spread(facts)
+    answer["bands"] = {"level": None if precision.covariance is None else LEVEL, "words": precision.words}
+    if precision.covariance is not None:
         directions = np.zeros((2, 2 * d))
         directions[0, :d] = directions[1, d:] = z
-        _bands(answer, facts, np.array([a, b]), directions @ found.covariance @ directions.T)
+        _bands(answer, facts, np.array([a, b]), directions @ precision.covariance @ directions.T)
     return answer
 
 
 def _best(facts: Facts, a: Array, b: Array) -> Array:
-    """The price that earns most among those the guardrails allow."""
+    """The price with the largest revenue that the guardrails allow."""
     policy = facts.definition.policy
     limits, n = facts.limits, len(a)
     low, high = limits.prices
@@ -75,7 +93,7 @@ def _at(family: Family, a: float, b: float, price: float, cost: float) -> dict[s
 
 
 def _bands(answer: dict[str, Any], facts: Facts, centre: Array, covariance: Array) -> None:
-    """Add bands to the curves, and intervals to the best price and to what it brings."""
+    """Add bands to the curves, and intervals to the best price and its gain."""
     policy = facts.definition.policy
     family, cost, prices = policy.family, policy.cost, np.array(answer["prices"])
     x = np.column_stack([np.ones(len(prices)), -prices])
@@ -88,11 +106,11 @@ def _bands(answer: dict[str, Any], facts: Facts, centre: Array, covariance: Arra
     normal = np.random.default_rng(0).standard_normal((_DRAWS, 2))
     a, b = (centre + (normal * np.sqrt(np.maximum(values, 0.0))) @ vectors.T).T
     at_best, at_baseline = answer["best"]["price"], answer["baseline"]["price"]
-    more = family.revenue(at_best, a, b, cost=cost) - family.revenue(at_baseline, a, b, cost=cost)
-    for name, draws in (("price", _best(facts, a, b)), ("more", more)):
+    gain = family.revenue(at_best, a, b, cost=cost) - family.revenue(at_baseline, a, b, cost=cost)
+    for name, draws in (("price", _best(facts, a, b)), ("more", gain)):
         answer["best"][f"{name}_low"], answer["best"][f"{name}_high"] = np.quantile(draws, _ENDS).tolist()
 
 
 def _plain(values: Array) -> list[float]:
-    """As numbers for JSON, with the digits a picture shows."""
+    """Round to the digits that a picture shows, for JSON."""
     return [float(f"{value:.6g}") for value in np.asarray(values, dtype=np.float64)]

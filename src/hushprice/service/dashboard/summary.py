@@ -1,6 +1,6 @@
-"""All that the dashboard shows of a product, in numbers and in words. A function of the learner: no clock, no chance.
+"""The summary of a product for the dashboard: a deterministic function of the learner.
 
-Points of the history are cumulative counts and sums, so that the page can take differences over any stretch of time.
+Points of the history are cumulative counts and sums, so that the page can take differences over any period.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hushprice.service.dashboard.bands import QUANTILE, Facts, spread
 if TYPE_CHECKING:
     from hushprice.service.core.learner import Learner
 
-MOST_NUMBERS = 6_000  # coefficients in the history that is sent
+MOST_NUMBERS = 6_000  # coefficients sent in the history
 
 MODE_TEXTS = {
     "live": "Live: customers get the prices that the policy chooses, and it learns from what they do.",
@@ -32,7 +32,18 @@ UNSEEN = (
 
 
 def summary(learner: Learner) -> dict[str, Any]:
-    """What the page shows, as plain data."""
+    """Summarise a product for the dashboard.
+
+    Parameters
+    ----------
+    learner : Learner
+        The product's learner.
+
+    Returns
+    -------
+    dict
+        Plain data.
+    """
     definition, policy, statistics = learner.definition, learner.policy, learner.statistics
     facts = Facts.of(learner)
     phase = learner.params.phase
@@ -80,7 +91,7 @@ def summary(learner: Learner) -> dict[str, Any]:
 
 
 def guarantee(learner: Learner) -> dict[str, Any]:
-    """What customers are promised, in words that need no theory."""
+    """The privacy guarantee in words that need no theory."""
     policy = learner.policy.as_private()
     if policy is None:
         return {"epsilon": None, "delta": None, "odds": None, "title": "No privacy guarantee", "words": SEEN}
@@ -99,35 +110,36 @@ def guarantee(learner: Learner) -> dict[str, Any]:
 
 
 def progress(learner: Learner) -> dict[str, Any] | None:
-    """How far the phase is: done, of (None if it has no end), and what is counted; None if nothing is."""
-    reached = learner.server.progress()
-    return None if reached is None else {"done": reached.done, "of": reached.total, "words": reached.counted}
+    """The progress of the phase: done, of (None if it has no end), and what is counted; None if nothing is."""
+    state = learner.server.progress()
+    return None if state is None else {"done": state.done, "of": state.total, "words": state.counted}
 
 
 def history(points: list[Point], width: int, *, private: bool) -> dict[str, Any]:
-    """The history by columns: times, phases, cumulative counts and sums, and the estimates where these are kept."""
-    thin = max(1, -(-len(points) * width // MOST_NUMBERS))
-    kept = [k for k, point in enumerate(points) if point.theta and (len(points) - 1 - k) % thin == 0]
-    shown = ("customers", "experiments", "learned") if private else ("customers", "experiments", "learned", "outcomes")
+    """The history by columns: times, phases, cumulative counts and sums, and the estimates of some points."""
+    every = max(1, -(-len(points) * width // MOST_NUMBERS))
+    with_theta = [k for k, point in enumerate(points) if point.theta and (len(points) - 1 - k) % every == 0]
+    counts = ("customers", "experiments", "learned") if private else ("customers", "experiments", "learned", "outcomes")
     columns: dict[str, Any] = {
         "at": [round(point.at, 1) for point in points],
         "phase": [Phase(point.phase).name.lower() for point in points],
-        **{name: [point.counts[COUNTS.index(name)] for point in points] for name in shown},
+        **{name: [point.counts[COUNTS.index(name)] for point in points] for name in counts},
     }
     if not private:
         for name in SUMS:
             columns[name] = [round(point.sums[SUMS.index(name)], 4) for point in points]
-    columns["theta_at"] = kept
-    columns["theta"] = [[float(f"{value:.5g}") for value in points[k].theta] for k in kept]
+    columns["theta_at"] = with_theta
+    columns["theta"] = [[float(f"{value:.5g}") for value in points[k].theta] for k in with_theta]
     return columns
 
 
 def earned(learner: Learner, facts: Facts) -> dict[str, Any] | None:
-    """What the last customers brought, next to what the model expects of the same ones at the baseline.
+    """What the last customers earned, and what the model expects of the same customers at the baseline.
 
-    Means a customer, net of cost, experiments included. The first comes with the standard error of a mean, the second
-    with that of the estimate, their difference with both as if they were independent. They are not quite, since the
-    estimate was learned from these customers among others; so the intervals are rough, and the words say so.
+    Both are means per customer, net of cost, including experiments. The interval of the first uses the standard error
+    of a mean, that of the second the error of the estimate, and that of their difference both, as if independent. They
+    are not quite, since the estimate was learned from these customers among others; so the intervals are rough, and the
+    text says so.
     """
     recent, policy, baseline = list(learner.statistics.recent), learner.policy, facts.baseline
     if len(recent) < 2:
@@ -136,28 +148,28 @@ def earned(learner: Learner, facts: Facts) -> dict[str, Any] | None:
     price, y, cost = np.array([closed[1:] for closed in recent]).T
     gains = (price - cost) * y
     mean, error = float(gains.mean()), float(gains.std(ddof=1) / math.sqrt(len(gains)))
-    told: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "n": len(recent),
         "mean": mean,
         "low": mean - QUANTILE * error,
         "high": mean + QUANTILE * error,
     }
-    found = spread(facts)
-    if not facts.estimated or found.covariance is None:
-        return told | {"baseline": None, "words": found.words}
+    precision = spread(facts)
+    if not facts.estimated or precision.covariance is None:
+        return figures | {"baseline": None, "words": precision.words}
     theta, d = facts.theta, learner.definition.dim
     eta = z @ theta[:d] - baseline * (z @ theta[d:])
     margin = baseline - cost
     expected = float(np.mean(margin * policy.family.mean(eta)))
     slope = (margin * policy.family.curvature(eta))[:, None] * np.hstack([z, -baseline * z])
     gradient = slope.mean(axis=0)
-    model = math.sqrt(max(float(gradient @ found.covariance @ gradient), 0.0))
-    both = math.hypot(error, model)
-    return told | {
+    model_error = math.sqrt(max(float(gradient @ precision.covariance @ gradient), 0.0))
+    both = math.hypot(error, model_error)
+    return figures | {
         "baseline": {
             "mean": expected,
-            "low": expected - QUANTILE * model,
-            "high": expected + QUANTILE * model,
+            "low": expected - QUANTILE * model_error,
+            "high": expected + QUANTILE * model_error,
         },
         "more": {
             "mean": mean - expected,
