@@ -197,9 +197,9 @@ def test_rebuilt_from_the_log_is_live_to_the_last_bit(name: str, url: str) -> No
     assert kinds >= ({"report"} if definition.private else {"offer", "outcome", "expire"})
     assert rebuilding.rebuild(store, "coffee").digest() == live
     assert rebuilding.rebuild(store, "coffee", snapshots=True).digest() == live
-    found = rebuilding.verify(store, "coffee")
-    assert found.ok
-    assert (found.events, found.compared, found.kept, found.rebuilt) == (len(log), len(log), live, live)
+    verdict = rebuilding.verify(store, "coffee")
+    assert verdict.ok
+    assert (verdict.events, verdict.compared, verdict.kept, verdict.rebuilt) == (len(log), len(log), live, live)
     for seed in range(3):
         assert in_pieces(store, definition, log, np.random.default_rng(seed)) == live
     store.close()
@@ -333,11 +333,11 @@ print(json.dumps({"ready": sum(before.values()), "late": sorted(k for k in after
 
 def test_nothing_is_left_to_be_compiled_when_the_service_is_ready(url: str) -> None:
     names = "semi-myopic", "etc-doubling", "etc-ldp-doubling"
-    given = [json.dumps({"name": name, "plain": {"policy": name, **define(name).policy.config()}}) for name in names]
-    done = subprocess.run([sys.executable, "-c", COLD, url, *given], capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
-    assert told["late"] == []
-    assert told["ready"] > 3
+    texts = [json.dumps({"name": name, "plain": {"policy": name, **define(name).policy.config()}}) for name in names]
+    done = subprocess.run([sys.executable, "-c", COLD, url, *texts], capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout)
+    assert result["late"] == []
+    assert result["ready"] > 3
 
 
 # -- ids, conflicts, lateness ----------------------------------------------------------------------------------------
@@ -463,7 +463,7 @@ def test_offers_of_quiet_products_are_closed_whatever_happened_to_the_writer(
     service = opened(url, *definitions, clock=clock, tick=0.01)
     service.offer("coffee", OfferRequest(context=[1.0, 0.5])).result(20)
 
-    def broken(*given: Any) -> None:
+    def broken(*args: Any) -> None:
         raise SystemExit
 
     with monkeypatch.context() as patched:
@@ -561,12 +561,12 @@ def test_guardrails_bind_every_quote(name: str, url: str) -> None:
     rng = np.random.default_rng(2)
 
     def prices(n: int) -> list[float]:
-        found = []
+        quoted = []
         for _ in range(n):
             offer = service.offer("coffee", OfferRequest(context=rng.random(2).tolist())).result(20)
             service.outcomes("coffee", [OutcomeItem(offer.offer, float(rng.random() < 0.5))]).result(20)
-            found.append(offer.price)
-        return found
+            quoted.append(offer.price)
+        return quoted
 
     prices(30)
     version = service.set_guardrails("coffee", Guardrails(low=1.0, high=2.0), by="anna").result(20)
@@ -593,8 +593,8 @@ def test_guardrails_only_narrow_the_rules(url: str) -> None:
 
     def limits(**rails: Any) -> tuple[tuple[float, ...], float | None]:
         service.set_guardrails("coffee", rails, by="anna").result(20)
-        found = service.run("coffee", lambda learner: learner.limits.rules).result(20)
-        return found.ladder, found.largest_step
+        rules = service.run("coffee", lambda learner: learner.limits.rules).result(20)
+        return rules.ladder, rules.largest_step
 
     assert limits(largest_step=2.0) == (tuple(rules["ladder"]), 0.5)  # the rules' own is smaller
     assert limits(ladder=[1.0, 1.5, 2.0]) == ((1.0, 1.5, 2.0), 0.5)
@@ -659,9 +659,9 @@ def test_many_rollbacks_take_one_pass(url: str, monkeypatch: pytest.MonkeyPatch)
     store = Store.open(url)
     fold, folds = rebuilding.fold, []
 
-    def counted(*given: Any, **more: Any) -> Learner:
-        folds.append(more)
-        return fold(*given, **more)
+    def counted(*args: Any, **kwargs: Any) -> Learner:
+        folds.append(kwargs)
+        return fold(*args, **kwargs)
 
     monkeypatch.setattr(rebuilding, "fold", counted)
     assert rebuilding.rebuild(store, "coffee").digest() == live
@@ -675,12 +675,16 @@ def test_open_offers_of_before_the_target_survive_a_rollback(url: str) -> None:
     service.outcomes("coffee", [OutcomeItem("o0", 1.0), OutcomeItem("o1", 0.0)]).result(20)
     stages = service.run("coffee", lambda learner: {key: o.stage for key, o in learner.open_offers.items()}).result(20)
     service.roll_back("coffee", 4, by="anna").result(20)  # o0 to o3 were made by then, o0 and o1 have their outcomes
-    kept = service.run("coffee", lambda learner: {key: o.stage for key, o in learner.open_offers.items()}).result(20)
-    assert kept == {key: stages[key] for key in ("o2", "o3")}
+    open_stages = service.run(
+        "coffee", lambda learner: {key: o.stage for key, o in learner.open_offers.items()}
+    ).result(20)
+    assert open_stages == {key: stages[key] for key in ("o2", "o3")}
     assert service.run("coffee", lambda learner: learner.learned).result(20) == 0
     done = service.outcomes("coffee", [OutcomeItem(offer.offer, 1.0) for offer in offers[2:]]).result(20)
     assert (done.accepted, done.late) == (4, 2)
-    assert service.run("coffee", lambda learner: learner.learned).result(20) == sum(stages[o] > 0 for o in kept) > 0
+    assert (
+        service.run("coffee", lambda learner: learner.learned).result(20) == sum(stages[o] > 0 for o in open_stages) > 0
+    )
     live = live_digest(service)
     service.stop()
     assert rebuilding.rebuild(Store.open(url), "coffee").digest() == live
@@ -784,11 +788,11 @@ def test_damaged_and_foreign_snapshots_are_passed_over(url: str) -> None:
     product, other = store.product("coffee"), store.product("tea")
     assert product is not None
     assert other is not None
-    kept = store.snapshots(product.id)
-    assert len(kept) == 3  # the older ones are gone
-    assert kept[0][0] == store.head(product.id)
-    foreign = store.snapshot(other.id, kept[0][0])
-    whole = store.snapshot(product.id, kept[0][0])
+    stored = store.snapshots(product.id)
+    assert len(stored) == 3  # the older ones are gone
+    assert stored[0][0] == store.head(product.id)
+    foreign = store.snapshot(other.id, stored[0][0])
+    whole = store.snapshot(product.id, stored[0][0])
     assert foreign is not None
     assert whole is not None
     forged, older = snapshot.unpack(whole), snapshot.unpack(whole)
@@ -847,7 +851,7 @@ def test_a_log_with_a_gap_is_refused_and_harms_no_other_product(url: str) -> Non
 def test_the_writer_survives_the_unforeseen(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     service = opened(url, define("etc-ldp"))
 
-    def broken(*given: Any) -> None:
+    def broken(*args: Any) -> None:
         raise SystemExit
 
     monkeypatch.setattr(service._rounds, "_committed", broken)
@@ -938,7 +942,7 @@ def test_definitions_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "words"),
     [
         ({"policy": "etc-ldp-mixed"}, "raw records"),
         ({"policy": "etcc"}, "Did you mean 'etc'"),
@@ -960,13 +964,13 @@ def test_definitions_from_a_file(tmp_path: Path) -> None:
         ({"currency": 3}, "currency"),
     ],
 )
-def test_definitions_that_make_no_sense_are_refused(wrong: dict[str, Any], told: str) -> None:
-    given: dict[str, Any] = {
+def test_definitions_that_make_no_sense_are_refused(wrong: dict[str, Any], words: str) -> None:
+    plain: dict[str, Any] = {
         "policy": "etc-ldp-doubling", "family": "logistic", "dim": 2, "prices": [1, 5], "epsilon": 2, "z_max": 2,
     }  # fmt: skip
-    Definition.of("coffee", given)
-    with pytest.raises(InvalidInput, match=told):
-        Definition.of("coffee", given | wrong)
+    Definition.of("coffee", plain)
+    with pytest.raises(InvalidInput, match=words):
+        Definition.of("coffee", plain | wrong)
 
 
 def test_databases_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
@@ -993,15 +997,15 @@ def test_commits_are_on_disk_with_sqlite(url: str) -> None:
     store.close()
 
 
-@pytest.mark.parametrize(("given", "kept"), [("off", "on"), ("on", "on"), ("remote_apply", "remote_apply")])
-def test_commits_are_on_disk_with_postgresql(server: Postgres, given: str, kept: str) -> None:
-    url = server.url(f"sync-{given}")
-    server.run(f'ALTER DATABASE "sync-{given}" SET synchronous_commit = {given}')
+@pytest.mark.parametrize(("default", "in_force"), [("off", "on"), ("on", "on"), ("remote_apply", "remote_apply")])
+def test_commits_are_on_disk_with_postgresql(server: Postgres, default: str, in_force: str) -> None:
+    url = server.url(f"sync-{default}")
+    server.run(f'ALTER DATABASE "sync-{default}" SET synchronous_commit = {default}')
     store = Store.open(url)
     store.add_product(define("etc-ldp"))
     for ids in ((), (1,), (1,)):
         with store.write(ids) as connection:
-            assert connection.execute(sa.text("SHOW synchronous_commit")).scalar() == kept
+            assert connection.execute(sa.text("SHOW synchronous_commit")).scalar() == in_force
     store.close()
 
 
@@ -1040,8 +1044,8 @@ def test_keys(either: str) -> None:
     assert store.revoke_key(first)
     assert not store.revoke_key(first)
     assert not store.revoke_key(77)
-    found = store.keys()
-    keys = {key.id: key for key in found}
+    stored = store.keys()
+    keys = {key.id: key for key in stored}
     assert keys[second].revoked is None
     assert keys[first].revoked is not None
     assert (keys[first].name, keys[first].role, keys[first].sha256) == ("till", "seller", "a" * 64)

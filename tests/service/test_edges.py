@@ -52,7 +52,7 @@ def port(tmp_path: Path) -> Iterator[int]:
         yield int(url.rpartition(":")[2])
 
 
-def told(port: int, *pieces: bytes, patience: float = 10.0) -> bytes:
+def exchange(port: int, *pieces: bytes, patience: float = 10.0) -> bytes:
     """What the service answers to these bytes, until it hangs up."""
     with socket.create_connection(("127.0.0.1", port), timeout=patience) as caller:
         heard = b""
@@ -77,17 +77,17 @@ class TestConnections:
         ids=["header without an end", "long header", "many headers", "address without an end", "long address"],
     )
     def test_headers_are_bounded(self, port: int, head: bytes) -> None:
-        heard = told(port, head)  # TimeoutError if nobody hangs up
+        heard = exchange(port, head)  # TimeoutError if nobody hangs up
         assert heard.startswith(b"HTTP/1.1 431 ") or heard == b""  # hanging up can overtake the answer
 
     def test_the_refusal_says_why(self, port: int) -> None:
-        heard = told(port, b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 3_000)
+        heard = exchange(port, b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 3_000)
         assert heard.startswith(b"HTTP/1.1 431 ")
         assert json.loads(heard.partition(b"\r\n\r\n")[2])["error"]["code"] == "too_large"
 
     def test_trailers_are_bounded(self, port: int) -> None:
         head = b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-        heard = told(port, head, b"0\r\n", *[b"X-A: " + b"a" * 1_000 + b"\r\n"] * 100)  # TimeoutError if it is kept
+        heard = exchange(port, head, b"0\r\n", *[b"X-A: " + b"a" * 1_000 + b"\r\n"] * 100)  # TimeoutError if it is kept
         assert heard.count(b"200 OK") <= 1
 
     def test_what_fits_is_answered_and_the_connection_is_kept(self, port: int) -> None:
@@ -96,7 +96,7 @@ class TestConnections:
                 assert client.get("/healthz", headers={"X-A": "a" * size}).status_code == 200
         plain = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
         last = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        assert told(port, plain + plain[:9], plain[9:] + last).count(b"200 OK") == 3  # pipelined, in pieces
+        assert exchange(port, plain + plain[:9], plain[9:] + last).count(b"200 OK") == 3  # pipelined, in pieces
 
     @pytest.mark.parametrize(
         "start",
@@ -109,7 +109,7 @@ class TestConnections:
         monkeypatch.setattr(connection, "HEADER_SECONDS", 0.3)
         monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.3)
         began = time.monotonic()
-        told(port, start, patience=5.0)  # TimeoutError if nobody hangs up
+        exchange(port, start, patience=5.0)  # TimeoutError if nobody hangs up
         assert 0.2 < time.monotonic() - began < 4.0
 
     def test_a_slow_request_is_not_hung_up_on_before_time(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,11 +130,11 @@ class TestConnections:
                 stack.enter_context(socket.create_connection(("127.0.0.1", port)))
             time.sleep(0.2)
             ask = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-            assert told(port, ask).startswith(b"HTTP/1.1 503 ")
+            assert exchange(port, ask).startswith(b"HTTP/1.1 503 ")
             for _ in range(2):
                 stack.enter_context(socket.create_connection(("127.0.0.1", port)))
             time.sleep(0.2)
-            assert told(port, ask) == b""
+            assert exchange(port, ask) == b""
 
     def test_bodies_must_come_in_time(self) -> None:
         async def receive() -> Any:
@@ -146,10 +146,10 @@ class TestConnections:
 
 
 @contextlib.contextmanager
-def _serving(given: Settings) -> Iterator[int]:
+def _serving(settings: Settings) -> Iterator[int]:
     """As ``hushprice serve`` runs it, in a thread."""
     with contextlib.closing(run.listen("127.0.0.1", [0])) as listener:
-        server = run._Server(run._config(given, run.build(given)), lambda: None)
+        server = run._Server(run._config(settings, run.build(settings)), lambda: None)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
@@ -217,16 +217,16 @@ class TestNumbers:
     def test_a_summary_with_such_numbers_is_answered(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(routes_look, "summarise", lambda learner: {"mean": math.nan, "high": [math.inf, 1.0]})
         with demo.running(settings(tmp_path), [Definition.of("tea", TEA)]) as url:
-            found = httpx.get(f"{url}/v1/products/tea/summary", headers={"Authorization": f"Bearer {ADMIN}"})
-        assert (found.status_code, found.json()) == (200, {"mean": None, "high": [None, 1.0]})
+            answer = httpx.get(f"{url}/v1/products/tea/summary", headers={"Authorization": f"Bearer {ADMIN}"})
+        assert (answer.status_code, answer.json()) == (200, {"mean": None, "high": [None, 1.0]})
 
 
 class TestBands:
     def test_many_segments_are_replayed_by_some_of_them(self) -> None:
         names = [f"store-{k:03d}" for k in range(50)]
         ranges = {name: [1.0 + 0.02 * k, 5.0] for k, name in enumerate(names)}
-        given = {**COFFEE, "rules": {"segments": names, "ranges": ranges}}
-        definition = Definition.of("coffee", given)
+        plain = {**COFFEE, "rules": {"segments": names, "ranges": ranges}}
+        definition = Definition.of("coffee", plain)
         prices, weights = bands.allowed_prices(definition.policy, Limits(definition.policy, definition.guardrails))
         assert len(prices) == 6 * bands.MAX_REPLAYED_SEGMENTS
         assert weights.sum() == pytest.approx(1.0)

@@ -11,25 +11,25 @@ CASES = 900  # 10 000 by: python -m benchmarks fuzz
 LISTED = len(GOOD) * len(MALFORMED)  # sent whatever the number of cases
 
 
-def _sound(found: dict[str, Any], cases: int) -> None:
-    assert found["problems"] == []
-    assert (found["server errors"], found["refused but changed"]) == (0, 0)
-    assert found["cases"] >= cases
-    assert found["not sendable"] < cases // 20
-    assert found["refused"] > cases // 2  # most of them are wrong,
-    assert {400, 404, 409, 422} <= set(found["statuses"])
+def _sound(result: dict[str, Any], cases: int) -> None:
+    assert result["problems"] == []
+    assert (result["server errors"], result["refused but changed"]) == (0, 0)
+    assert result["cases"] >= cases
+    assert result["not sendable"] < cases // 20
+    assert result["refused"] > cases // 2  # most of them are wrong,
+    assert {400, 404, 409, 422} <= set(result["statuses"])
 
 
 def test_fuzz() -> None:
-    found = fuzz(CASES)
-    _sound(found, CASES)
-    assert 415 in found["statuses"]
-    assert found["statuses"][200] > CASES // 10  # but what is right is taken
+    result = fuzz(CASES)
+    _sound(result, CASES)
+    assert 415 in result["statuses"]
+    assert result["statuses"][200] > CASES // 10  # but what is right is taken
 
 
 def test_fuzz_on_postgres() -> None:
     """Another database: it takes no NUL, and is strict about encodings and the ranges of numbers."""
     with postgres() as server:
-        found = fuzz(LISTED + 100, 8, server.url("fuzz"))
-    _sound(found, LISTED + 100)
-    assert found["statuses"][200] > 20
+        result = fuzz(LISTED + 100, 8, server.url("fuzz"))
+    _sound(result, LISTED + 100)
+    assert result["statuses"][200] > 20

@@ -61,9 +61,9 @@ class Shop:
         self.service = Service(Store.open(self.url))
         for name, definition in {"coffee": COFFEE, "tea": PLAIN}.items():
             self.service.store.add_product(Definition.of(name, definition))
-        given: dict[str, Any] = {"stranger_rate": 0.0, "rate": 0.0, "log_format": "json"} | settings
+        options: dict[str, Any] = {"stranger_rate": 0.0, "rate": 0.0, "log_format": "json"} | settings
         keys = tuple(StartKey.of(f"my-{role}", role, KEYS[role]) for role in ROLES)
-        self.settings = Settings(database=self.url, keys=keys, **given)
+        self.settings = Settings(database=self.url, keys=keys, **options)
         self.service.start()
         self.app = create_app(self.service, self.settings)
         self.context = self.app.state.context
@@ -82,8 +82,8 @@ class Shop:
         return self("POST", path, role, content=body, headers={"Content-Type": kind})
 
     def state(self, product: str) -> tuple[int, str]:
-        found = self("GET", f"/v1/products/{product}/state").json()
-        return found["seq"], found["digest"]
+        state = self("GET", f"/v1/products/{product}/state").json()
+        return state["seq"], state["digest"]
 
     def log(self) -> str:
         self.context.log.flush()
@@ -285,9 +285,9 @@ class TestPrivate:
             ({"context": [1.0, "x"], "cost": -1}, "(2 things are wrong with the body.)"),
         ):
             answer = shop("POST", OFFERS, json=body)
-            told = answer.json()["error"]["message"]
-            assert (answer.status_code, message in told, "31337" in told) == (422, True, False), told
-            assert ("things are wrong" in told) == ("things" in message)
+            text = answer.json()["error"]["message"]
+            assert (answer.status_code, message in text, "31337" in text) == (422, True, False), text
+            assert ("things are wrong" in text) == ("things" in message)
 
     def test_one_bad_report_refuses_all(self, shop: Shop) -> None:
         before = shop.state("coffee")
@@ -418,10 +418,10 @@ class TestAdmin:
         now = shop("GET", f"{PRODUCT}/params").json()
         assert learned["theta"] != COFFEE["centre"]
         assert now["theta"] == COFFEE["centre"]
-        told = shop("GET", PRODUCT, "seller").json()
-        msgspec.convert(told, answers.ProductAnswer)
-        assert (told["mode"], told["guardrails"]["low"]) == ("live", 2.0)
-        assert told["guarantee"].startswith("epsilon = 4")
+        body = shop("GET", PRODUCT, "seller").json()
+        msgspec.convert(body, answers.ProductAnswer)
+        assert (body["mode"], body["guardrails"]["low"]) == ("live", 2.0)
+        assert body["guarantee"].startswith("epsilon = 4")
         history = shop("GET", f"{PRODUCT}/history", "seller").json()
         assert [event["kind"] for event in history["events"]] == ["mode", "mode", "guardrails", "rollback"]
         assert {event["by"] for event in history["events"]} == {"my-admin"}
@@ -524,12 +524,12 @@ class TestNothingIsRepeated:
     def test_lines_of_the_log(self, shop: Shop) -> None:
         shop("GET", PRODUCT, "seller")
         shop("GET", PRODUCT, None)
-        told = [json.loads(line) for line in shop.log().splitlines()]
-        assert [(line["route"], line["status"], line.get("key")) for line in told] == [
+        lines = [json.loads(line) for line in shop.log().splitlines()]
+        assert [(line["route"], line["status"], line.get("key")) for line in lines] == [
             ("/v1/products/{name}", 200, "my-seller"),
             ("/v1/products/{name}", 401, None),
         ]
-        assert all(line["ms"] >= 0.0 and line["event"] == "request" for line in told)
+        assert all(line["ms"] >= 0.0 and line["event"] == "request" for line in lines)
         text = io.StringIO()
         Log("text", text).request("GET", "/healthz", 200, 0.0015, None)
         assert text.getvalue() == ""
@@ -684,9 +684,9 @@ class TestLimits:
 
     def test_rate_of_a_key(self, tmp_path: Path) -> None:
         shop = Shop(tmp_path, rate=0.5, burst=3.0)
-        found = [shop("GET", "/v1/products", "device") for _ in range(5)]
-        assert [answer.status_code for answer in found] == [200, 200, 200, 429, 429]
-        assert found[-1].headers["Retry-After"] == "2"
+        replies = [shop("GET", "/v1/products", "device") for _ in range(5)]
+        assert [answer.status_code for answer in replies] == [200, 200, 200, 429, 429]
+        assert replies[-1].headers["Retry-After"] == "2"
         assert shop("GET", "/v1/products", "seller").status_code == 200
         shop.close()
 
@@ -868,7 +868,7 @@ class TestDescription:
 
 class TestSettings:
     def test_environment(self) -> None:
-        given = {
+        variables = {
             "HUSHPRICE_DATABASE": "postgresql://me:secret@db/prices",
             "HUSHPRICE_PORT": "0",
             "HUSHPRICE_SHOP": "yes",
@@ -876,7 +876,7 @@ class TestSettings:
             "HUSHPRICE_ORIGINS": "https://a.example, https://b.example",
             "HUSHPRICE_ADMIN_KEY": "a-long-admin-secret",
         }
-        settings = Settings.from_environment(given)
+        settings = Settings.from_environment(variables)
         assert (settings.port, settings.shop, settings.rate) == (0, True, 12.5)
         assert settings.origins == ("https://a.example", "https://b.example")
         assert [key.sha256 for key in settings.keys] == [hash_of("a-long-admin-secret")]
@@ -948,9 +948,9 @@ class TestCommands:
         digest = shop.state("coffee")[1]
         shop.close()
         run = CliRunner()
-        found = run.invoke(app, ["verify", "--json", "--database", shop.url])
-        assert found.exit_code == 0
-        assert {row["product"]: row["rebuilt"] for row in json.loads(found.stdout)}["coffee"] == digest
+        result = run.invoke(app, ["verify", "--json", "--database", shop.url])
+        assert result.exit_code == 0
+        assert {row["product"]: row["rebuilt"] for row in json.loads(result.stdout)}["coffee"] == digest
         with Store.open(shop.url).write() as connection:  # other hands
             connection.exec_driver_sql("""UPDATE events SET body = replace(body, '"index":1', '"index":0')""")
         changed = run.invoke(app, ["verify", "coffee", "--database", shop.url])
@@ -1028,9 +1028,9 @@ class TestProcess:
         store = Store.open(f"sqlite:///{tmp_path / 'hushprice.db'}")
         product = store.product(TOY)
         assert product is not None
-        kept = {event.key for event in store.events(product.id)}
-        assert {f"r:{one}" for one in accepted} <= kept
-        assert store.snapshots(product.id)[0][0] == len(kept)  # the state was kept
+        stored = {event.key for event in store.events(product.id)}
+        assert {f"r:{one}" for one in accepted} <= stored
+        assert store.snapshots(product.id)[0][0] == len(stored)  # the state was kept
         store.close()
 
     def test_two_workers_on_postgres(self, tmp_path: Path) -> None:
@@ -1051,7 +1051,7 @@ class TestProcess:
                     time.sleep(FRESH)  # a look at the log is taken to be current for so long
                     with ThreadPoolExecutor(8) as pool:
                         path = f"/v1/products/{TOY}/params"
-                        told = list(pool.map(lambda _: client.get(path).json()["version"], range(16)))
+                        versions = list(pool.map(lambda _: client.get(path).json()["version"], range(16)))
                     families = text_string_to_metric_families(client.get("/metrics").text)
                 counted = {
                     sample.labels["kind"]: sample.value
@@ -1060,7 +1060,7 @@ class TestProcess:
                     if sample.name == "hushprice_events_total"
                 }
                 assert state["seq"] == 16
-                assert told == [16] * 16
+                assert versions == [16] * 16
                 assert counted == {"report": 16.0, "known": 6.0}  # of both workers together
                 os.kill(_workers(process.pid)[0], signal.SIGKILL)  # one of ours dies: uvicorn starts another
                 for one in sent:
@@ -1104,7 +1104,7 @@ class TestProcess:
             taken.listen()
             number = str(taken.getsockname()[1])
             database = f"sqlite:///{tmp_path / 'x.db'}"
-            found = CliRunner().invoke(app, ["serve", "--port", number, "--database", database])
-            assert isinstance(found.exception, InvalidInput)
-            assert "--port" in str(found.exception)
+            result = CliRunner().invoke(app, ["serve", "--port", number, "--database", database])
+            assert isinstance(result.exception, InvalidInput)
+            assert "--port" in str(result.exception)
             assert not list(tmp_path.iterdir())  # nothing was begun

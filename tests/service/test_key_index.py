@@ -28,9 +28,9 @@ READER = BodyReader(ReportBody, ReportsBody)
 
 
 def places(service: Service, name: str = "coffee") -> RecentKeyIndex:
-    found = service.loaded.key_indexes[name]
-    assert isinstance(found, RecentKeyIndex)
-    return found
+    index = service.loaded.key_indexes[name]
+    assert isinstance(index, RecentKeyIndex)
+    return index
 
 
 def placed(store: Store, name: str = "coffee") -> int:
@@ -40,11 +40,11 @@ def placed(store: Store, name: str = "coffee") -> int:
         return indexed_upto(product.id, connection)
 
 
-def by_hand(file: Path, statement: str, *given: Any) -> list[Any]:
+def by_hand(file: Path, statement: str, *values: Any) -> list[Any]:
     with sqlite3.connect(file) as connection:
-        found = connection.execute(statement, given).fetchall()
+        rows = connection.execute(statement, values).fetchall()
     connection.close()
-    return found
+    return rows
 
 
 def test_retries_are_known_wherever_their_keys_are(either: str) -> None:
@@ -65,8 +65,8 @@ def test_retries_are_known_wherever_their_keys_are(either: str) -> None:
         again = rng.randrange(turn + 1)
         assert service.offer("tea", OfferRequest(context=[1.0, 0.01 * again], id=f"o{again}")).result(20).known
         outcomes = [OutcomeItem(offer.offer, 1.0), OutcomeItem(f"o{again}", 1.0)]
-        told = service.outcomes("tea", outcomes).result(20)
-        assert (told.accepted, told.known) == (1, 1)
+        done = service.outcomes("tea", outcomes).result(20)
+        assert (done.accepted, done.known) == (1, 1)
         if turn % 17 == 16:  # another process
             service.stop()
             service = opened(either, recent_keys=2 * ROOM, snapshot_every=40)
@@ -126,9 +126,9 @@ def test_what_is_not_committed_is_not_in_the_index(tmp_path: Path, monkeypatch: 
         service.reports("coffee", [report(i)]).result(20)
     place, tries = module._insert_keys, 0
 
-    def away(*given: Any) -> None:
+    def away(*args: Any) -> None:
         nonlocal tries
-        place(*given)
+        place(*args)
         tries += 1
         raise sqlite3.OperationalError("disk I/O error")
 
@@ -240,8 +240,8 @@ def test_a_log_set_back_under_a_running_service_is_read_again(either: str) -> No
     assert not service.offer("tea", OfferRequest(context=[1.0, 0.7], id="o40")).result(20).known
     assert service.offer("tea", OfferRequest(context=[1.0, 0.5], id="o20")).result(20).known
     cut(25)
-    told = service.outcomes("tea", [OutcomeItem(f"o{i}", 1.0) for i in (3, 4, 3)]).result(20)
-    assert (told.accepted, told.known) == (2, 1)
+    done = service.outcomes("tea", [OutcomeItem(f"o{i}", 1.0) for i in (3, 4, 3)]).result(20)
+    assert (done.accepted, done.known) == (2, 1)
 
     def forget(learner: Learner) -> None:  # as after any trouble half way: the learner is thrown away
         del service.loaded.learners["coffee"]
@@ -278,7 +278,7 @@ def test_a_log_set_back_under_a_running_service_is_read_again(either: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "words"),
     [
         ("DELETE FROM places WHERE seq = 7", "1 keys are missing in the index of keys"),
         ("UPDATE places SET seq = seq + 1 WHERE seq IN (7, 9)", "2 keys are missing in the index of keys"),
@@ -288,7 +288,7 @@ def test_a_log_set_back_under_a_running_service_is_read_again(either: str) -> No
         ),
     ],
 )
-def test_verify_looks_at_the_index(tmp_path: Path, statement: str, told: str) -> None:
+def test_verify_looks_at_the_index(tmp_path: Path, statement: str, words: str) -> None:
     file = tmp_path / "index.db"
     service = opened(f"sqlite:///{file}", define("etc-ldp"), recent_keys=ROOM)
     for i in range(60):
@@ -297,12 +297,12 @@ def test_verify_looks_at_the_index(tmp_path: Path, statement: str, told: str) ->
     store = Store.open(f"sqlite:///{file}")
     assert rebuilding.verify(store, "coffee").ok
     by_hand(file, statement)
-    found = rebuilding.verify(store, "coffee")
-    assert not found.ok
-    assert any(told in problem for problem in found.problems)
+    verdict = rebuilding.verify(store, "coffee")
+    assert not verdict.ok
+    assert any(words in problem for problem in verdict.problems)
     by_hand(file, "DELETE FROM placed")  # as docs/deploy.md says
     opened(f"sqlite:///{file}", recent_keys=ROOM).stop()
-    assert any(told in problem for problem in rebuilding.verify(store, "coffee").problems) == ("stand" in told)
+    assert any(words in problem for problem in rebuilding.verify(store, "coffee").problems) == ("stand" in words)
     store.close()
 
 
@@ -344,9 +344,9 @@ def test_a_batch_is_read_at_once_as_by_the_letter() -> None:
         for _ in range(rng.choice([0, 0, 1, 1, 2])):
             place = rng.randrange(len(raw) + 1)
             raw = raw[:place] + rng.choice(PIECES) + raw[place + rng.choice([0, 0, 1, 7]) :]
-        found = _at_once(raw)
-        assert found == _by_the_letter(raw), raw
-        agreed += isinstance(found, list)
+        fast = _at_once(raw)
+        assert fast == _by_the_letter(raw), raw
+        agreed += isinstance(fast, list)
     assert 4_000 < agreed < 16_000, agreed  # both kinds were tried
 
 

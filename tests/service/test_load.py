@@ -93,8 +93,8 @@ def operate(said: dict[str, Any], key: str) -> None:
 def test_serve_and_verify_with_a_policy_of_ones_own(tmp_path: Path) -> None:
     with serving(tmp_path) as said:
         operate(said, said["key"])
-    found = verified(tmp_path, "--load", str(POLICY))
-    assert (found.returncode, "the same to the last bit" in found.stdout) == (0, True), found.stderr
+    result = verified(tmp_path, "--load", str(POLICY))
+    assert (result.returncode, "the same to the last bit" in result.stdout) == (0, True), result.stderr
     without = verified(tmp_path)
     assert (without.returncode, "diagonal" in without.stdout + without.stderr) == (1, True)
 
@@ -104,5 +104,5 @@ def test_every_worker_loads_the_policy(tmp_path: Path, server: Postgres) -> None
     environment = {"HUSHPRICE_DATABASE": url, "HUSHPRICE_ADMIN_KEY": SECRET.replace(" ", "-")}
     with serving(tmp_path, "--workers", "2", "--rate", "0", **environment) as said:
         operate(said, environment["HUSHPRICE_ADMIN_KEY"])
-    found = verified(tmp_path, HUSHPRICE_DATABASE=url, HUSHPRICE_LOAD=str(POLICY))
-    assert (found.returncode, "rebuilt from" in found.stdout) == (0, True), found.stderr
+    result = verified(tmp_path, HUSHPRICE_DATABASE=url, HUSHPRICE_LOAD=str(POLICY))
+    assert (result.returncode, "rebuilt from" in result.stdout) == (0, True), result.stderr

@@ -136,16 +136,16 @@ def test_every_policy_can_be_shown(name: str) -> None:
     """Before the first customer and after some, as JSON without NaN; curves stay within their bands."""
     config = {key: value for key, value in make_policy(name, dim=2).config().items() if key != "rules"}
     features = [feature.config() for feature in bench.APART]
-    given = {**config, "policy": name, "features": features, "baseline": 1.5}
+    plain = {**config, "policy": name, "features": features, "baseline": 1.5}
     product = "coffee" if policies.get(name).private else "tea"
     theta = np.array([2.6, 0.9, 1.0, -0.25]) if product == "coffee" else demo.TRUTH["tea"]
     for customers in (0, 150):
-        learner = _sold(product, given, customers, theta=theta)
+        learner = _sold(product, plain, customers, theta=theta)
         before = learner.digest()
-        told, drawn = summary(learner), curve(Facts.of(learner), [1.0, 0.3])
+        summarised, drawn = summary(learner), curve(Facts.of(learner), [1.0, 0.3])
         assert learner.digest() == before
-        json.dumps([told, drawn], allow_nan=False)
-        assert told["counts"]["customers"] == customers
+        json.dumps([summarised, drawn], allow_nan=False)
+        assert summarised["counts"]["customers"] == customers
         assert customers > 0 or not drawn["learned"]
         assert len(drawn["prices"]) == len(drawn["demand"]) == len(drawn["revenue"])
         if drawn["bands"]["level"] is not None:
@@ -220,29 +220,29 @@ def test_no_bands_until_most_reports_are_from_the_guardrails_of_today() -> None:
 def test_the_baseline_is_shown_as_it_is_quoted_under_guardrails(ladder: list[float]) -> None:
     learner = _sold("tea", _plain("etc", horizon=10**6), 300)
     _apart(learner, "guardrails", {"low": 2.0, "high": 3.0, "ladder": ladder, "largest_step": None})
-    told = summary(learner)
+    shown = summary(learner)
     _apart(learner, "mode", {"mode": "shadow"})
     asked = prepare(learner.definition, OfferRequest(context=[1.0, 0.3], id="x"))
     quoted = learner.quote(asked, np.random.default_rng(1))["price"]
     assert quoted == (2.6 if ladder else 3.0)
-    assert told["baseline"] == curve(Facts.of(learner), [1.0, 0.3])["baseline"]["price"] == quoted
+    assert shown["baseline"] == curve(Facts.of(learner), [1.0, 0.3])["baseline"]["price"] == quoted
     z = np.array([sale.z for sale in learner.statistics.recent])
     theta = Facts.of(learner).theta
     expected = np.mean(quoted / (1.0 + np.exp(quoted * (z @ theta[2:]) - z @ theta[:2])))
-    assert told["earned"]["baseline"]["mean"] == pytest.approx(expected)
-    assert "rough" in told["earned"]["words"]
+    assert shown["earned"]["baseline"]["mean"] == pytest.approx(expected)
+    assert "rough" in shown["earned"]["words"]
 
 
 def test_what_was_earned_is_weighed_against_the_baseline() -> None:
     learner = _sold("tea", _plain("etc-doubling"), 1_500)
-    told = summary(learner)["earned"]
-    assert told["n"] == 1_000
+    earned = summary(learner)["earned"]
+    assert earned["n"] == 1_000
     closed = list(learner.statistics.recent)
-    assert told["mean"] == pytest.approx(np.mean([sale.price * sale.y for sale in closed]))
+    assert earned["mean"] == pytest.approx(np.mean([sale.price * sale.y for sale in closed]))
     z = np.array([sale.z for sale in closed])
     truth = np.mean(3.4 / (1.0 + np.exp(3.4 * (z @ demo.TRUTH["tea"][2:]) - z @ demo.TRUTH["tea"][:2])))
-    assert told["baseline"]["low"] <= truth <= told["baseline"]["high"]
-    assert told["more"]["mean"] == pytest.approx(told["mean"] - told["baseline"]["mean"])
+    assert earned["baseline"]["low"] <= truth <= earned["baseline"]["high"]
+    assert earned["more"]["mean"] == pytest.approx(earned["mean"] - earned["baseline"]["mean"])
     assert summary(_sold("coffee", demo.COFFEE, 100))["earned"] is None
 
 
@@ -318,9 +318,9 @@ def _site(folder: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with _site(tmp_path) as found:
-        yield found
-        assert found.troubles == []
+    with _site(tmp_path) as site:
+        yield site
+        assert site.troubles == []
 
 
 def _until(page: Page, condition: str, seconds: float = 20.0) -> None:
@@ -406,10 +406,10 @@ def test_fifty_sales_in_private_mode_and_nothing_about_the_customer_leaves(site:
     for item in items:
         assert set(item) == {"id", "version", "report"}
         assert item["report"] is None or set(item["report"]) == {"seed", "index"}
-    kept = b"".join(path.read_bytes() for path in site.database.parent.glob("site.db*"))
+    stored = b"".join(path.read_bytes() for path in site.database.parent.glob("site.db*"))
     assert posts[0].url.endswith("/v1/products/coffee/reports")
-    assert items[0]["id"].encode() in kept  # the search finds what is there
-    assert not [form for form in secret if form.encode() in kept]
+    assert items[0]["id"].encode() in stored  # the search finds what is there
+    assert not [form for form in secret if form.encode() in stored]
 
 
 @browser_needed

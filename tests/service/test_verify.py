@@ -79,20 +79,20 @@ def sold(file: Path, *, names: tuple[str, ...] = ("coffee",), n: int = 25) -> No
     service.stop()
 
 
-def by_hand(file: Path, statement: str, *given: Any) -> list[Any]:
+def by_hand(file: Path, statement: str, *values: Any) -> list[Any]:
     with sqlite3.connect(file) as connection:
-        found = connection.execute(statement, given).fetchall()
+        rows = connection.execute(statement, values).fetchall()
     connection.close()
-    return found
+    return rows
 
 
 def verified(file: Path) -> tuple[int, dict[str, Any], str]:
     """The exit code, and what is told as JSON and as text."""
     run = CliRunner()
-    told = run.invoke(app, ["verify", "coffee", "--json", "--database", url(file)])
+    plain = run.invoke(app, ["verify", "coffee", "--json", "--database", url(file)])
     text = run.invoke(app, ["verify", "--database", url(file)])
-    assert told.exit_code == text.exit_code
-    return told.exit_code, json.loads(told.stdout)[0], text.stdout
+    assert plain.exit_code == text.exit_code
+    return plain.exit_code, json.loads(plain.stdout)[0], text.stdout
 
 
 # -- verify -----------------------------------------------------------------------------------------------------------
@@ -155,9 +155,9 @@ def test_verify_compares_with_other_releases_where_it_can(file: Path) -> None:
     assert "differs from what release 0.0.1 knew" in rebuilding.verify(store, "coffee").problems[0]
     plain["state"]["format"] = 1
     put(plain)
-    found = rebuilding.verify(store, "coffee")
-    assert (found.ok, found.compared) == (True, None)
-    assert "layout of release 0.0.1, which cannot be compared" in found.notes[0]
+    verdict = rebuilding.verify(store, "coffee")
+    assert (verdict.ok, verdict.compared) == (True, None)
+    assert "layout of release 0.0.1, which cannot be compared" in verdict.notes[0]
     with store.write() as connection:
         connection.execute(snapshot_table.update().values(data=b"nothing"))
     assert rebuilding.verify(store, "coffee").problems == ("the snapshot at 25 is damaged",)
@@ -182,19 +182,19 @@ def test_a_log_that_ends_before_a_snapshot_is_told_and_not_served(file: Path) ->
 
 def test_a_snapshot_of_another_course_of_things_is_not_trusted(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     sold(file)
-    kept = by_hand(file, "SELECT * FROM snapshots")
+    stored = by_hand(file, "SELECT * FROM snapshots")
     by_hand(file, "DELETE FROM snapshots")
     by_hand(file, "DELETE FROM events WHERE seq > 5")  # as from an older copy
     service = opened(file, every=1000)
     reports(service, 40, 70)
     service.stop()
     by_hand(file, "DELETE FROM snapshots")
-    for row in kept:
+    for row in stored:
         by_hand(file, "INSERT INTO snapshots VALUES (?, ?, ?, ?)", *row)
     store = Store.open(url(file))
     with caplog.at_level(logging.WARNING):
-        found = rebuilding.rebuild(store, "coffee", snapshots=True).digest()
-    assert found == rebuilding.rebuild(store, "coffee").digest()
+        rebuilt = rebuilding.rebuild(store, "coffee", snapshots=True).digest()
+    assert rebuilt == rebuilding.rebuild(store, "coffee").digest()
     assert "a snapshot of coffee is not of this log" in caplog.text
     assert not rebuilding.verify(store, "coffee").ok
     store.close()
@@ -232,8 +232,8 @@ def test_why_a_server_cannot_be_reached_is_told(server: Postgres) -> None:
     address = sa.make_url(server.url("tverify"))
     with pytest.raises(Unavailable, match="cannot be opened: the role does not exist") as unknown:
         Store.open(address.set(username="annabel").render_as_string(hide_password=False))
-    for told in (refused, unknown):
-        assert not any(word in str(told.value) for word in ("annabel", "hidden", "127.0.0.1", "shop"))
+    for error in (refused, unknown):
+        assert not any(word in str(error.value) for word in ("annabel", "hidden", "127.0.0.1", "shop"))
 
 
 def test_the_file_is_for_its_owner_only(file: Path) -> None:
@@ -241,7 +241,7 @@ def test_the_file_is_for_its_owner_only(file: Path) -> None:
     try:
         store = Store.open(url(file))
         with store.write():
-            rights = {found.name: found.stat().st_mode & 0o777 for found in file.parent.iterdir()}
+            rights = {entry.name: entry.stat().st_mode & 0o777 for entry in file.parent.iterdir()}
     finally:
         os.umask(before)
     assert rights == dict.fromkeys(("hushprice.db", "hushprice.db-wal", "hushprice.db-shm"), 0o600)
@@ -350,12 +350,12 @@ def test_no_two_keys_in_use_have_the_same_name(file: Path) -> None:
 def test_what_is_for_show_changes_in_place(file: Path) -> None:
     loyalty = {"name": "loyalty", "low": 0.0, "high": 1.0}
     constant = {"name": "constant", "value": 1.0}
-    given = {**PRIVATE, "features": [constant, loyalty]}
-    service = opened(file, Definition.of("coffee", given))
+    plain = {**PRIVATE, "features": [constant, loyalty]}
+    service = opened(file, Definition.of("coffee", plain))
     reports(service, 0, 12)
     before = service.run("coffee", Learner.digest).result(20)
     wider = [constant, {**loyalty, "high": 9.0}]
-    shown = Definition.of("coffee", {**given, "currency": "EUR", "max_age": 5.0, "features": wider})
+    shown = Definition.of("coffee", {**plain, "currency": "EUR", "max_age": 5.0, "features": wider})
     assert service.create(shown).result(20) is False
     view = service.view("coffee")
     assert view.document is not None
@@ -363,7 +363,7 @@ def test_what_is_for_show_changes_in_place(file: Path) -> None:
     assert service.run("coffee", Learner.digest).result(20) == before
     for key, other in (("epsilon", 1.0), ("max_lag", 5), ("outcomes", {"wait": 5.0}), ("features", [])):
         with pytest.raises(Conflict, match=f"otherwise: {key} differs.*another name or use another database"):
-            service.create(Definition.of("coffee", {**given, key: other})).result(20)
+            service.create(Definition.of("coffee", {**plain, key: other})).result(20)
     service.stop()
     again = opened(file)
     assert again.view("coffee").definition == shown
@@ -384,7 +384,7 @@ def test_the_log_tells_all_of_an_offer_and_can_be_fitted(file: Path, tmp_path: P
     service.offer("tea", OfferRequest(id="never", context=[1.0, 0.5])).result(20)
     clock[0] += 101.0
     service.set_mode("tea", "shadow", by="me").result(20)
-    kept = service.offer("tea", OfferRequest(id="kept", context=[1.0, 0.5], price=2.0)).result(20)
+    offer = service.offer("tea", OfferRequest(id="kept", context=[1.0, 0.5], price=2.0)).result(20)
     undone = service.offer("tea", OfferRequest(id="undone", context=[1.0, 0.5])).result(20)
     service.roll_back("tea", service.view("tea").seq - 1, by="me").result(20)
     late = [OutcomeItem("never", 1.0), OutcomeItem("undone", 0.0)]
@@ -394,12 +394,12 @@ def test_the_log_tells_all_of_an_offer_and_can_be_fitted(file: Path, tmp_path: P
     events = list(service.store.events(product.id))
     service.stop()
 
-    async def told() -> bytes:
+    async def exported() -> bytes:
         fetch = lambda after, upto: [event for event in events if after < event.seq <= upto][:7]  # noqa: E731
         return b"".join([piece async for piece in csv_lines(fetch, view)])
 
     path = tmp_path / "tea.csv"
-    path.write_bytes(asyncio.run(told()))
+    path.write_bytes(asyncio.run(exported()))
     with path.open(newline="") as lines:
         rows = {row["offer"]: row for row in csv.DictReader(lines)}
     assert len(rows) == 53
@@ -411,6 +411,6 @@ def test_the_log_tells_all_of_an_offer_and_can_be_fitted(file: Path, tmp_path: P
     assert 1.0 <= float(rows["kept"]["would"]) <= 5.0
     assert (rows["undone"]["outcome"], rows["undone"]["version"]) == ("", str(undone.version))
     assert list(rows)[-2:] == ["undone", "kept"]  # which still waits
-    assert kept.price == 2.0
+    assert offer.price == 2.0
     fitted = fitting.fit(path, price="price", outcome="outcome", features=["z1"])
     assert fitted.records_ == 51

@@ -141,7 +141,7 @@ def plain_spread(policy: Policy) -> Callable[[Any], tuple[Array, Array]]:
     """The same of a plain product."""
     learner = Learner(Definition.of("tea", {"policy": policy.name, **policy.config()}))
 
-    def found(server: Any) -> tuple[Array, Array]:
+    def stated(server: Any) -> tuple[Array, Array]:
         learner.server = server
         learner.learned = max(estimator.records for estimator in server.estimators)
         facts = Facts.of(learner)
@@ -149,7 +149,7 @@ def plain_spread(policy: Policy) -> Callable[[Any], tuple[Array, Array]]:
         assert covariance is not None
         return facts.theta, covariance
 
-    return found
+    return stated
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Held:
 def measure(case: Case, runs: int, first: int = SEED) -> Held:
     """Sell to simulated customers so many times, and compare the bands with the truth."""
     market, policy = case.market, build(case)
-    found = private_spread(case, policy) if case.features else plain_spread(policy)
+    estimate = private_spread(case, policy) if case.features else plain_spread(policy)
     z = market.draw(np.random.default_rng(9), CUSTOMERS)
     x = np.array([[np.r_[one, -p * one] for p in np.linspace(*market.prices, PRICES)] for one in z])
     errors, widths = [], []
@@ -185,7 +185,7 @@ def measure(case: Case, runs: int, first: int = SEED) -> Held:
         loop, streams = policy.loop(UnsafeSeed(k)), [np.random.default_rng((k, j)) for j in range(3)]
         for block in market.blocks(streams[0], streams[1], case.customers):
             loop.sell(block, streams[2])
-        theta, covariance = found(loop.server)
+        theta, covariance = estimate(loop.server)
         errors.append(np.abs(x @ (theta - market.theta)))
         widths.append(np.sqrt(np.maximum(np.einsum("cpi,ij,cpj->cp", x, covariance, x), 0.0)))
     return Held(np.array(errors), np.array(widths))

@@ -85,8 +85,8 @@ def pip(*arguments: str | Path) -> None:
 
 def environment(*first: Path) -> dict[str, str]:
     """The variables of this process, with some folders first on ``PYTHONPATH`` and those of this checkout off it."""
-    given = [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    elsewhere = [entry for entry in given if not entry.resolve().is_relative_to(ROOT)]
+    paths = [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    elsewhere = [entry for entry in paths if not entry.resolve().is_relative_to(ROOT)]
     return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [*first, *elsewhere]))}
 
 

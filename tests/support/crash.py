@@ -105,15 +105,15 @@ class Server:
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"The server did not start:\n{(self.folder / 'server.log').read_text()[-3000:]}")
-        told = json.loads(line)
-        parts = urlsplit(told["url"])
+        start = json.loads(line)
+        parts = urlsplit(start["url"])
         assert parts.hostname is not None
         assert parts.port is not None
         line_in = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
         line_in.request("GET", "/healthz")  # answered as soon as there is a worker
         line_in.getresponse().read()
         line_in.close()
-        self.key, self.address = told["key"], (parts.hostname, parts.port)
+        self.key, self.address = start["key"], (parts.hostname, parts.port)
 
     def kill_one(self, rng: random.Random) -> bool:
         """End one of several workers without warning; the others go on, and another is started in its place."""
@@ -130,11 +130,11 @@ class Server:
     def _workers(self) -> list[int]:
         """The worker processes that run now."""
         assert self.process is not None
-        found = subprocess.run(
+        listing = subprocess.run(
             ["pgrep", "-P", str(self.process.pid), "-f", "spawn_main"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        return [int(line) for line in found.stdout.split()]
+        return [int(line) for line in listing.stdout.split()]
 
     def kill(self) -> None:
         """End it with all of its workers, without warning."""
@@ -241,16 +241,16 @@ class Client(threading.Thread):
             headers = {"Authorization": f"Bearer {self.server.key}", "Content-Type": "application/json"}
             self._line.request(method, path, None if body is None else json.dumps(body), headers)
             response = self._line.getresponse()
-            told = json.loads(response.read())
+            answer_body = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError):
             self.cut += 1
             self._line = None
             time.sleep(0.005)
             return None
         if response.status == 200:
-            return told
+            return answer_body
         if response.status not in (401, 503):  # 401: the key of the server before
-            self.refused.append(f"{method} {path}: {response.status} {told}")
+            self.refused.append(f"{method} {path}: {response.status} {answer_body}")
         time.sleep(0.005)
         return None
 
@@ -294,9 +294,9 @@ def run(kills: int, database: str, *, seed: int = 1, workers: int = 1, clients: 
 
 def _state(client: Client, name: str) -> dict[str, Any]:
     for _ in range(100):
-        told = client.ask("GET", f"/v1/products/{name}/state")
-        if told is not None:
-            return dict(told)
+        state = client.ask("GET", f"/v1/products/{name}/state")
+        if state is not None:
+            return dict(state)
     raise AssertionError("the last server does not answer")
 
 
@@ -308,34 +308,34 @@ def judge(
     answered = {key: answer for client in crowd for key, answer in client.acknowledged.items()}
     store = Store.open(database)
     try:
-        found: Counter[str] = Counter()
+        in_log: Counter[str] = Counter()
         changed, same, verified = 0, True, True
         learned = 0
         for product in store.products():
             for number, event in enumerate(store.events(product.id), start=1):
-                found[event.key] += 1
+                in_log[event.key] += 1
                 same &= event.seq == number
                 changed += event.key in sent and not _as_sent(event.kind, event.body, sent[event.key], answered)
             learner = rebuild(store, product.name)
             tally = learner.statistics
-            told = {"seq": learner.seq, "version": learner.version, "digest": learner.digest()}
-            same &= told == live[product.name]
+            state = {"seq": learner.seq, "version": learner.version, "digest": learner.digest()}
+            same &= state == live[product.name]
             verified &= verify(store, product.name).ok
             learned += tally.reports + tally.silent if product.definition.private else tally.customers
     finally:
         store.close()
-    once = sum(key[0] in "ro" for key in found)
+    once = sum(key[0] in "ro" for key in in_log)
     return Verdict(
         database=database.split(":")[0],
         workers=workers,
         kills=kills,
         cut_off=sum(client.cut for client in crowd),
         acknowledged=len(answered),
-        events=found.total(),
-        lost=sum(key not in found for key in answered),
-        twice=sum(n > 1 for n in found.values()) + abs(learned - once),
+        events=in_log.total(),
+        lost=sum(key not in in_log for key in answered),
+        twice=sum(n > 1 for n in in_log.values()) + abs(learned - once),
         changed=changed,
-        strange=sum(key not in sent and key[0] != "x" for key in found),
+        strange=sum(key not in sent and key[0] != "x" for key in in_log),
         same_bits=same,
         verified=verified,
         seconds=seconds,
@@ -348,5 +348,5 @@ def _as_sent(kind: str, body: Any, item: Item, answered: dict[str, Item]) -> boo
     if kind == "outcome":
         return bool({"y": item["y"]} == body)
     answer = answered.get(f"o:{item['id']}")
-    told = answer is None or all(answer[name] == body[name] for name in ("price", "propensity", "version"))
-    return body["z"] == item["context"] and told
+    same_answer = answer is None or all(answer[name] == body[name] for name in ("price", "propensity", "version"))
+    return body["z"] == item["context"] and same_answer

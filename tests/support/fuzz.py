@@ -162,13 +162,13 @@ class World:
         asked = [self.service.run(name, lambda learner: learner.digest()) for name in ("coffee", "tea")]
         counts = "count(*) FROM events", "count(*) FROM products", "count(*) FROM keys", "count(revoked) FROM keys"
         with self.service.store.read() as connection:
-            kept = connection.exec_driver_sql(f"SELECT {', '.join(f'(SELECT {count})' for count in counts)}").one()
-        return [future.result() for future in asked], tuple(kept)
+            sizes = connection.exec_driver_sql(f"SELECT {', '.join(f'(SELECT {count})' for count in counts)}").one()
+        return [future.result() for future in asked], tuple(sizes)
 
     def send(self, method: str, url: str, headers: dict[str, str], body: bytes | None) -> httpx.Response:
         """Send a request as it is, and look what it did."""
-        given = {"Authorization": f"Bearer {KEY}", **headers}
-        call = self.client.request(method, url, headers=given, content=body)
+        with_key = {"Authorization": f"Bearer {KEY}", **headers}
+        call = self.client.request(method, url, headers=with_key, content=body)
         answer = self.loop.run_until_complete(call)
         self.statuses[answer.status_code] += 1
         after = self.fingerprint()
@@ -199,7 +199,7 @@ def _examples(strategy: Any, run: Callable[[Any], None], cases: int, number: int
 def described(world: World, cases: int, number: int) -> None:
     """Cases that schemathesis makes from the description, good ones and bad ones."""
     schema = schemathesis.openapi.from_dict(DESCRIPTION)
-    operations: list[Any] = [found.ok() for found in cast(Any, schema.get_all_operations())]
+    operations: list[Any] = [result.ok() for result in cast(Any, schema.get_all_operations())]
 
     def run(case: Any) -> None:
         try:

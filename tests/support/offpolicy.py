@@ -59,11 +59,11 @@ class World:
         """A log of n rows, and the options that evaluate it."""
         rng = np.random.default_rng([seed, 77])
         z = self.customers(rng, self.rows if n is None else n)
-        p, told = self.draw(rng, z)
+        p, extras = self.draw(rng, z)
         y = self.outcome(rng, self.mean(z, p))
         columns = {f"z{j}": z[:, j] for j in range(self.dim)} | {"price": p, "outcome": y}
-        columns |= {key: value for key, value in told.items() if isinstance(value, np.ndarray)}
-        return columns, {key: value for key, value in told.items() if not isinstance(value, np.ndarray)}
+        columns |= {key: value for key, value in extras.items() if isinstance(value, np.ndarray)}
+        return columns, {key: value for key, value in extras.items() if not isinstance(value, np.ndarray)}
 
 
 def even(rng: np.random.Generator, z: Array) -> tuple[Array, dict[str, Any]]:
@@ -184,13 +184,13 @@ Found = dict[str, dict[str, tuple[float, ...]]]
 
 def one(world: World, aims: dict[str, Aim], seed: int) -> Found:
     """Of one log, by target and estimator: value, se, interval, that of the difference, and effective sample size."""
-    columns, told = world.log(seed)
-    found: Found = {}
+    columns, options = world.log(seed)
+    estimates: Found = {}
     for name, target in aims.items():
-        result = evaluate(columns, target.policy, **{**told, **target.options})
+        result = evaluate(columns, target.policy, **{**options, **target.options})
         every = [result.logged, *result.estimates.values()]
-        found[name] = {e.name: (e.value, e.se, *e.interval, *e.difference_interval, e.effective) for e in every}
-    return found
+        estimates[name] = {e.name: (e.value, e.se, *e.interval, *e.difference_interval, e.effective) for e in every}
+    return estimates
 
 
 def summary(
