@@ -30,7 +30,7 @@ def good(seed: int = 1, n: int = N, **changed: Any) -> Columns:
     return log
 
 
-def found(log: Columns, **options: Any) -> dict[str, Finding]:
+def findings_of(log: Columns, **options: Any) -> dict[str, Finding]:
     """The findings of a fit by their code; each code comes once."""
     options = {"features": ["age", "income", "region"]} | options
     findings = fit(log, price="price", outcome="sold", **options).findings_
@@ -41,7 +41,7 @@ def found(log: Columns, **options: Any) -> dict[str, Finding]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_good_log_raises_nothing(seed: int) -> None:
-    assert found(good(seed)) == {}
+    assert findings_of(good(seed)) == {}
 
 
 @pytest.mark.parametrize("family", ["poisson", "linear"])
@@ -55,7 +55,7 @@ def test_good_logs_of_other_families_raise_nothing(family: str) -> None:
 
 
 def test_no_price_variation() -> None:
-    findings = found(good(price=np.full(N, 2.0)))
+    findings = findings_of(good(price=np.full(N, 2.0)))
     assert list(findings) == ["no-price-variation"]
     assert findings["no-price-variation"].severity == "stop"
     assert "price = 2" in findings["no-price-variation"].text
@@ -76,7 +76,7 @@ FORMULAS: dict[str, Any] = {
 
 @pytest.mark.parametrize("formula", list(FORMULAS))
 def test_price_from_features(formula: str) -> None:
-    finding = found(good(price=FORMULAS[formula]))["price-from-features"]
+    finding = findings_of(good(price=FORMULAS[formula]))["price-from-features"]
     assert finding.severity == "stop"
     assert "follows from the features" in finding.text
 
@@ -87,7 +87,7 @@ def test_price_from_one_feature_of_many(formula: str, others: int) -> None:
     """Neither a linear formula nor neighbours in all features tell, as nobody is near in many dimensions."""
     names = [f"x{j}" for j in range(others)]
     noise: dict[str, Any] = {name: (lambda log, rng: rng.normal(size=N)) for name in names}
-    finding = found(good(price=FORMULAS[formula], **noise), features=["age", *names], sensitivity="none")
+    finding = findings_of(good(price=FORMULAS[formula], **noise), features=["age", *names], sensitivity="none")
     assert finding["price-from-features"].severity == "stop"
     assert "(age)" in finding["price-from-features"].text
 
@@ -113,7 +113,7 @@ def test_little_price_variation_of_its_own_needs_care() -> None:
         return 2.5 + 0.1 * (log["age"] - 40.0) + 0.3 * rng.normal(size=N)
 
     log = good(price=lambda log, rng: np.maximum(price(log, rng), 0.1))
-    finding = found(log)["price-from-features"]
+    finding = findings_of(log)["price-from-features"]
     assert finding.severity == "warning"
     assert "of its variance is its own" in finding.text
 
@@ -136,13 +136,13 @@ def test_sorted_logs_do_not_hide_random_prices() -> None:
     """Rows in the order of the price: neighbours in the log are no neighbours in the features."""
     log = good()
     order = np.argsort(log["price"])
-    assert "price-from-features" not in found({name: column[order] for name, column in log.items()})
+    assert "price-from-features" not in findings_of({name: column[order] for name, column in log.items()})
 
 
 def test_separable_level_is_named() -> None:
     log = good()
     log["sold"] = np.where(log["region"] == "west", 0.0, log["sold"])
-    finding = found(log)["separable"]
+    finding = findings_of(log)["separable"]
     assert finding.severity == "stop"
     assert "region = west, where every sold is 0" in finding.text
 
@@ -150,7 +150,7 @@ def test_separable_level_is_named() -> None:
 def test_separable_number_is_named() -> None:
     log = good()
     log["income"] = log["sold"] * 5.0 + np.random.default_rng(1).uniform(1.0, 2.0, N)
-    text = found(log)["separable"].text
+    text = findings_of(log)["separable"].text
     assert "income, which splits the outcomes at 6" in text
     assert "known only after the sale" in text
 
@@ -158,7 +158,7 @@ def test_separable_number_is_named() -> None:
 def test_separable_counts_are_named() -> None:
     log = good()
     log["sold"] = np.where(log["region"] == "west", 0, np.random.default_rng(1).poisson(np.exp(1 - 0.4 * log["price"])))
-    assert "region = west, where every sold is 0" in found(log)["separable"].text
+    assert "region = west, where every sold is 0" in findings_of(log)["separable"].text
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 3.0, 2.5, -1.0])
@@ -175,23 +175,23 @@ def test_outcomes_that_are_all_alike(value: float) -> None:
 def test_outcomes_of_two_other_values(low: float, high: float, noted: bool) -> None:
     log = good()
     log["sold"] = np.where(log["sold"] == 1.0, high, low)
-    finding = found(log).get("two-values")
+    finding = findings_of(log).get("two-values")
     assert (finding is not None) == noted
     if finding is not None:
         assert finding.severity == "note"
         assert f"is {low:g} or {high:g} in every row" in finding.text
-    assert "two-values" not in found(log | {"sold": np.where(np.arange(N) == 7, 3.0, log["sold"])})
+    assert "two-values" not in findings_of(log | {"sold": np.where(np.arange(N) == 7, 3.0, log["sold"])})
 
 
 def test_separable_without_a_single_culprit() -> None:
     log = good()
     log["sold"] = ((log["age"] - 40.0) / 10.0 + log["income"] - log["price"] > 0.0).astype(float)
-    assert "Look at" not in found(log)["separable"].text
+    assert "Look at" not in findings_of(log)["separable"].text
 
 
 def test_columns_that_say_the_same_are_not_identified() -> None:
     log = good(years=lambda log, rng: 2.0 * log["age"] + 1.0)
-    finding = found(log, features=["age", "years", "region"])["not-identified"]
+    finding = findings_of(log, features=["age", "years", "region"])["not-identified"]
     assert finding.severity == "stop"
     assert "2 of 10 coefficients" in finding.text
     assert "Involved are age, years:" in finding.text
@@ -201,17 +201,19 @@ def test_columns_that_miss_the_same_rows_are_named() -> None:
     """As in the loans of Karlan and Zinman, where the first wave has no incomes."""
     log = good()
     log["income"] = np.where(log["region"] == "west", np.nan, log["income"])
-    findings = found(log)
+    findings = findings_of(log)
     finding = findings["not-identified"]
     assert finding.severity == "stop"
     assert "Involved are income missing, region=west:" in finding.text
-    assert "unsure-price-effect" not in findings  # what cannot be told has been said
+    assert "unsure-price-effect" not in findings  # one finding reports it already
 
 
 def test_many_columns_that_say_the_same_are_not_all_named() -> None:
     log = good()
     log |= {f"age{k}": k * log["age"] for k in range(2, 14)}
-    text = found(log, features=["age", *(f"age{k}" for k in range(2, 14))], sensitivity="none")["not-identified"].text
+    text = findings_of(log, features=["age", *(f"age{k}" for k in range(2, 14))], sensitivity="none")[
+        "not-identified"
+    ].text
     assert "Involved are age, age2, " in text
     assert "age10 and 3 more:" in text
 
@@ -221,7 +223,7 @@ def _rising(log: Columns, rng: np.random.Generator) -> Any:
 
 
 def test_rising_demand() -> None:
-    findings = found(good(sold=_rising))
+    findings = findings_of(good(sold=_rising))
     assert findings["rising-demand"].severity == "stop"
     assert "Demand rises with the price" in findings["rising-demand"].text
     assert findings["boundary-optimum"].severity == "warning"
@@ -237,7 +239,7 @@ def test_no_price_effect_is_not_taken_for_rising_demand() -> None:
         rng = np.random.default_rng(seed)
         price, age = rng.uniform(1.0, 4.0, 1_500), rng.normal(40.0, 10.0, 1_500)
         log = {"price": price, "age": age, "sold": (rng.random(1_500) < 0.3).astype(float)}
-        findings = found(log, features=["age"])
+        findings = findings_of(log, features=["age"])
         stops += any(finding.severity == "stop" for finding in findings.values())
         if "unsure-price-effect" in findings:
             unsure += 1
@@ -253,7 +255,7 @@ def test_demand_that_rises_for_some_needs_care() -> None:
         slope = np.where(log["region"] == "west", -0.8, 1.5)
         return (rng.random(N) < 1 / (1 + np.exp(slope * (log["price"] - 2.0)))).astype(float)
 
-    finding = found(good(sold=sold))["rising-demand"]
+    finding = findings_of(good(sold=sold))["rising-demand"]
     assert finding.severity == "warning"
     share = float(finding.text.split("For ")[1].split("%")[0])
     assert 25 < share < 40  # a third of customers live in the west
@@ -262,30 +264,30 @@ def test_demand_that_rises_for_some_needs_care() -> None:
 def test_a_price_effect_that_is_not_surely_there() -> None:
     log = good(n=300, seed=4)
     log["sold"] = (np.random.default_rng(6).random(300) < 0.5 - 0.01 * log["price"]).astype(float)
-    finding = found(log, features=["age"], sensitivity="none").get("unsure-price-effect")
+    finding = findings_of(log, features=["age"], sensitivity="none").get("unsure-price-effect")
     assert finding is not None
     assert finding.severity == "warning"
 
 
 def test_boundary_optimum() -> None:
-    findings = found(good(), prices=(1.0, 1.3))
+    findings = findings_of(good(), prices=(1.0, 1.3))
     assert list(findings) == ["boundary-optimum"]
     assert "at 1.3" in findings["boundary-optimum"].text
-    inelastic = found(good(sold=lambda log, rng: (rng.random(N) < 0.6 - 0.05 * log["price"]).astype(float)))
+    inelastic = findings_of(good(sold=lambda log, rng: (rng.random(N) < 0.6 - 0.05 * log["price"]).astype(float)))
     assert "Demand is inelastic" in inelastic["boundary-optimum"].text
 
 
 def test_extrapolation() -> None:
-    findings = found(good(), prices=(0.5, 9.0))
+    findings = findings_of(good(), prices=(0.5, 9.0))
     assert list(findings) == ["extrapolation"]
     assert findings["extrapolation"].severity == "warning"
     assert "0.5 to 9 goes beyond the prices seen" in findings["extrapolation"].text
-    assert found(good(), prices=(1.0, 4.05)) == {}
+    assert findings_of(good(), prices=(1.0, 4.05)) == {}
 
 
 def test_extrapolation_in_a_segment() -> None:
     log = good(price=lambda log, rng: np.where(log["region"] == "west", rng.uniform(2, 3, N), rng.uniform(1, 4, N)))
-    text = found(log)["extrapolation"].text
+    text = findings_of(log)["extrapolation"].text
     assert "in some segments (region): west 2" in text
     assert "north" not in text
 
@@ -295,7 +297,7 @@ def test_a_range_of_prices_that_leaves_those_seen() -> None:
     assert not beyond((0.95, 3.05), (1.0, 3.0))
     assert beyond((0.85, 3.0), (1.0, 3.0))
     assert beyond((1.0, 3.15), (1.0, 3.0))
-    assert beyond((2.0, 2.1), (2.0, 2.0))  # one price was seen
+    assert beyond((2.0, 2.1), (2.0, 2.0))  # the log has one price
 
 
 def test_findings_of_ranges_that_differ_by_customer(rng: np.random.Generator) -> None:
@@ -315,10 +317,10 @@ def test_findings_of_ranges_that_differ_by_customer(rng: np.random.Generator) ->
 
 
 def test_extrapolation_where_segments_have_ranges_of_their_own() -> None:
-    seen = {"north": (1.0, 4.0), "west": (2.0, 3.0)}
-    kept = {"north": ((1.0, 4.0), seen["north"]), "west": ((2.0, 3.0), seen["west"])}
-    assert list(extrapolation((1.0, 4.0), (1.0, 4.0), by="region", segments=kept)) == []
-    wide = kept | {"west": ((1.0, 3.0), seen["west"])}
+    logged = {"north": (1.0, 4.0), "west": (2.0, 3.0)}
+    within = {"north": ((1.0, 4.0), logged["north"]), "west": ((2.0, 3.0), logged["west"])}
+    assert list(extrapolation((1.0, 4.0), (1.0, 4.0), by="region", segments=within)) == []
+    wide = within | {"west": ((1.0, 3.0), logged["west"])}
     (finding,) = extrapolation((1.0, 4.0), (1.0, 4.0), by="region", segments=wide)
     assert "in some segments (region): west 2 to 3 (allowed 1 to 3)." in finding.text
     (finding,) = extrapolation((1.0, 9.0), (1.0, 4.0), by="region", segments=wide)
@@ -328,15 +330,15 @@ def test_extrapolation_where_segments_have_ranges_of_their_own() -> None:
 def test_negative_and_odd_prices() -> None:
     log = good()
     log["price"][0] = -1.0
-    assert found(log)["negative-price"].severity == "stop"
+    assert findings_of(log)["negative-price"].severity == "stop"
     log["price"][0] = 400.0
-    assert "98% of prices lie between 1.0" in found(log)["odd-prices"].text
+    assert "98% of prices lie between 1.0" in findings_of(log)["odd-prices"].text
 
 
 def test_calibration() -> None:
     rng = np.random.default_rng(3)
     log = good(sold=lambda log, _: rng.negative_binomial(0.2, 0.2 / (0.2 + np.exp(2.0 - 0.4 * log["price"]))))
-    assert found(log)["calibration"].severity == "warning"
+    assert findings_of(log)["calibration"].severity == "warning"
 
 
 def test_overdispersed_counts() -> None:
@@ -348,26 +350,26 @@ def test_overdispersed_counts() -> None:
     price = rng.uniform(1.0, 4.0, 20_000)
     mean = np.exp(1.0 - 0.5 * price)
     log = {"price": price, "sold": rng.poisson(mean * rng.gamma(0.2, 5.0, 20_000))}
-    finding = found(log, features=[])["overdispersed"]
+    finding = findings_of(log, features=[])["overdispersed"]
     assert finding.severity == "warning"
-    told = float(finding.text.split("counts is ")[1].split(" times")[0])
-    assert told == pytest.approx(1.0 + 5.0 * (mean**2).sum() / mean.sum(), rel=0.15)
+    ratio = float(finding.text.split("counts is ")[1].split(" times")[0])
+    assert ratio == pytest.approx(1.0 + 5.0 * (mean**2).sum() / mean.sum(), rel=0.15)
     for seed in range(10):  # none by chance, however few are sold
         sold = np.random.default_rng(seed).poisson(0.02 * mean[:500])
         sold[:2] = 0, 2
-        assert "overdispersed" not in found({"price": price[:500], "sold": sold}, features=[])
+        assert "overdispersed" not in findings_of({"price": price[:500], "sold": sold}, features=[])
 
 
 @pytest.mark.parametrize(("largest", "warning"), [(1.0, False), (20.0, False), (1e4, True), (1e15, True)])
 def test_uneven_weights(largest: float, warning: bool) -> None:
-    finding = found(good(w=np.r_[largest, np.ones(N - 1)]), weights="w").get("uneven-weights")
+    finding = findings_of(good(w=np.r_[largest, np.ones(N - 1)]), weights="w").get("uneven-weights")
     assert (finding is not None) == warning
     if finding is not None:
         assert finding.severity == "warning"
 
 
 def test_few_rows() -> None:
-    findings = found(good(n=120))
+    findings = findings_of(good(n=120))
     assert findings["few-rows"].severity == "warning"
     assert "for 10 coefficients" in findings["few-rows"].text
 
@@ -378,7 +380,7 @@ def test_few_rows() -> None:
     ids=["1", "3", "5.7", "0.3"],
 )
 def test_weights_that_make_another_log(times: float, severity: str | None) -> None:
-    finding = found(good(w=np.full(N, times)), weights="w").get("weights")
+    finding = findings_of(good(w=np.full(N, times)), weights="w").get("weights")
     assert (finding and finding.severity) == severity
     if finding:
         assert f"add up to {times * N:,.0f} over 4,000 rows" in finding.text
@@ -387,7 +389,9 @@ def test_weights_that_make_another_log(times: float, severity: str | None) -> No
 
 def test_no_gain_from_the_price() -> None:
     log = good(sold=lambda log, rng: (rng.random(N) < 1 / (1 + np.exp(-(log["age"] - 40) / 10))).astype(float))
-    assert any(f.code == "no-gain" for seed in range(3) for f in found({**log, "price": good(seed)["price"]}).values())
+    assert any(
+        f.code == "no-gain" for seed in range(3) for f in findings_of({**log, "price": good(seed)["price"]}).values()
+    )
 
 
 def test_notes_on_rows_and_columns() -> None:
@@ -395,20 +399,20 @@ def test_notes_on_rows_and_columns() -> None:
     log["price"][:7] = np.nan
     log["income"][100:110] = np.nan
     log["region"][:5] = "moon"
-    findings = found(log, features=["age", "income", "region", "always"])
+    findings = findings_of(log, features=["age", "income", "region", "always"])
     assert {finding.severity for finding in findings.values()} == {"note"}
     assert findings["rows-left-out"].text == "7 of 4,000 rows were left out: 7 no price."
     assert "always" in findings["constant-feature"].text
     assert "income in 10" in findings["missing-values"].text
     assert set(findings) == {"rows-left-out", "constant-feature", "missing-values"}
     log["region"][200:205] = "moon"
-    assert "region (5 rows)" in found(log)["joined-levels"].text
+    assert "region (5 rows)" in findings_of(log)["joined-levels"].text
     log["zip"] = np.array([f"z{i % 1_500}" for i in range(N)])
-    rare = found(log, features=["age", "region", "zip"])
+    rare = findings_of(log, features=["age", "region", "zip"])
     assert "zip (every level, so that it is left out)" in rare["joined-levels"].text
     assert "constant-feature" not in rare
     log["price"][:1_500] = np.nan
-    assert found(log)["rows-left-out"].severity == "warning"
+    assert findings_of(log)["rows-left-out"].severity == "warning"
 
 
 def test_the_most_severe_come_first_and_a_finding_reads_well() -> None:

@@ -121,8 +121,8 @@ def test_sensitivity_of_some_features_only() -> None:
         beta[columns] = expected.params[4:]
         np.testing.assert_allclose(model.alpha_, expected.params[:4], rtol=1e-6)
         np.testing.assert_allclose(model.beta_, beta, rtol=1e-6)
-        shown = [c.beta is not None for c in model.report_.coefficients]
-        assert shown == [j in columns for j in range(4)]
+        sensitive = [c.beta is not None for c in model.report_.coefficients]
+        assert sensitive == [j in columns for j in range(4)]
 
 
 @pytest.mark.parametrize("family", list(FAMILIES))
@@ -167,8 +167,8 @@ def test_elasticity_intervals_cover() -> None:
         mean = 1 / (1 + np.exp(-eta))
         y = (rng.random(800) < mean).astype(float)
         truth = -(p * b * mean * (1 - mean)).sum() / mean.sum()
-        found = fit({"p": p, "x": x, "y": y}, price="p", outcome="y", features=["x"]).report_.everyone
-        inside += abs(found.elasticity - truth) < 1.96 * found.elasticity_se
+        everyone = fit({"p": p, "x": x, "y": y}, price="p", outcome="y", features=["x"]).report_.everyone
+        inside += abs(everyone.elasticity - truth) < 1.96 * everyone.elasticity_se
     assert 133 <= inside <= 149
 
 
@@ -180,12 +180,12 @@ def test_held_out_figures(family: str) -> None:
     held = held_out(np.arange(len(frame)))
     z = standardised(frame, ["age"], {"region": ["north", "south", "west"]}).to_numpy()
     x = np.hstack([z, -frame["price"].to_numpy()[:, None] * z])
-    y, found = frame["y"].to_numpy(), model.report_.held_out
-    assert found is not None
-    assert (found.rows, found.trained_on) == (held.sum(), (~held).sum())
+    y, report = frame["y"].to_numpy(), model.report_.held_out
+    assert report is not None
+    assert (report.rows, report.trained_on) == (held.sum(), (~held).sum())
     null = np.full(held.sum(), y[~held].mean())
     deviance = FAMILIES[family].deviance
-    for rows, score in ((x, found.scores[0]), (z, found.scores[1])):
+    for rows, score in ((x, report.scores[0]), (z, report.scores[1])):
         trained = sm.GLM(y[~held], rows[~held], family=FAMILIES[family]).fit(tol=1e-14)
         mean = trained.predict(rows[held])
         loglik = FAMILIES[family].loglike(y[held], mean, scale=trained.scale) / held.sum()
@@ -195,11 +195,11 @@ def test_held_out_figures(family: str) -> None:
             assert score.auc == pytest.approx(roc_auc_score(y[held], mean), rel=1e-9)
     scale = y[~held].var() if family == "linear" else 1.0
     alone = FAMILIES[family].loglike(y[held], null, scale=scale) / held.sum()
-    assert found.scores[2].loglik == pytest.approx(alone, rel=1e-9)
-    assert found.scores[2].explained == pytest.approx(0.0, abs=1e-12)
-    assert found.scores[0].explained > found.scores[1].explained > 0.0  # price matters here
-    assert sum(t.rows for t in found.calibration) == held.sum()
-    assert sum(t.agrees for t in found.calibration) >= 7  # of 10; fewer has probability 0.1%
+    assert report.scores[2].loglik == pytest.approx(alone, rel=1e-9)
+    assert report.scores[2].explained == pytest.approx(0.0, abs=1e-12)
+    assert report.scores[0].explained > report.scores[1].explained > 0.0  # price matters here
+    assert sum(t.rows for t in report.calibration) == held.sum()
+    assert sum(t.agrees for t in report.calibration) >= 7  # of 10; fewer has probability 0.1%
 
 
 def test_auc_with_weights_and_ties(rng: np.random.Generator) -> None:
@@ -393,7 +393,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.M
     """Peak of what Python and NumPy hold during a fit: a log of four times the rows needs hardly more."""
     monkeypatch.setattr("hushprice.fitting.reading.source.ROWS_PER_BATCH", 2_048)
     monkeypatch.setattr("hushprice.fitting.passes.survey_sums.SAMPLE_ROWS", 4_000)
-    monkeypatch.setattr("hushprice.fitting.diagnosis.heldout.KEPT", 2_048)
+    monkeypatch.setattr("hushprice.fitting.diagnosis.heldout.MAX_STORED_ROWS", 2_048)
     peaks = []
     for rows in (30_000, 30_000, 120_000):  # the first one compiles
         path = tmp_path / f"{rows}.parquet"

@@ -260,8 +260,8 @@ def test_far_but_overlapping_records_are_not_separable() -> None:
 def brute(x: Array, y: Array) -> bool:
     """Separability by one linear program over all rows, margins summed."""
     signed = x * (2.0 * y - 1.0)[:, None]
-    found = optimize.linprog(-signed.sum(axis=0), A_ub=-signed, b_ub=np.zeros(len(y)), bounds=(-1, 1), method="highs")
-    return float(signed.sum(axis=0) @ np.asarray(found.x)) > 1e-6
+    result = optimize.linprog(-signed.sum(axis=0), A_ub=-signed, b_ub=np.zeros(len(y)), bounds=(-1, 1), method="highs")
+    return float(signed.sum(axis=0) @ np.asarray(result.x)) > 1e-6
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -297,13 +297,13 @@ def splitmix64(number: int) -> int:
 
 def test_parts_are_disjoint_and_fixed() -> None:
     surveyed = look(log("logistic"))
-    train, kept = (
+    train, others = (
         np.concatenate([rows.number for rows in Design.of(surveyed, part=part).blocks()])
         for part in ("train", "held-out")
     )
-    assert np.intersect1d(train, kept).size == 0
-    assert train.size + kept.size == surveyed.records
-    np.testing.assert_array_equal(held_out(kept), True)
+    assert np.intersect1d(train, others).size == 0
+    assert train.size + others.size == surveyed.records
+    np.testing.assert_array_equal(held_out(others), True)
     # 200 000 independent draws would have a share within 0.005 of 1/5 but once in 10^7
     assert abs(held_out(np.arange(10**6, 10**6 + 200_000)).mean() - 0.2) < 0.005
     expected = [splitmix64(i) % 5 == 0 for i in range(1_000)]
@@ -314,13 +314,13 @@ def test_parts_are_disjoint_and_fixed() -> None:
         Design.of(surveyed, sensitive=np.array([True]))
 
 
-def test_progress_is_told() -> None:
-    told: list[tuple[str, int]] = []
-    surveyed = look(log("logistic"), progress=lambda what, rows: told.append((what, rows)))
-    fit = stream_fit(Design.of(surveyed), "logistic", progress=lambda what, rows: told.append((what, rows)))
-    assert told[0][0] == "survey"
-    assert [what for what, _ in told[1:]] == [f"pass {k + 1}" for k in range(fit.passes)]
-    assert all(rows == 3_000 for _, rows in told)
+def test_progress_is_reported() -> None:
+    calls: list[tuple[str, int]] = []
+    surveyed = look(log("logistic"), progress=lambda what, rows: calls.append((what, rows)))
+    fit = stream_fit(Design.of(surveyed), "logistic", progress=lambda what, rows: calls.append((what, rows)))
+    assert calls[0][0] == "survey"
+    assert [what for what, _ in calls[1:]] == [f"pass {k + 1}" for k in range(fit.passes)]
+    assert all(rows == 3_000 for _, rows in calls)
 
 
 @pytest.mark.parametrize("family", list(FAMILIES))
@@ -390,9 +390,9 @@ def test_records_known_to_overlap_are_not_asked_again(monkeypatch: pytest.Monkey
     whole = stream_fit(design, "logistic")
     monkeypatch.setattr("hushprice.fitting.passes.stream.separable", lambda *_: pytest.fail("asked"))
     monkeypatch.setattr("hushprice.fitting.passes.newton.Newton.overlap", lambda *_: pytest.fail("asked"))
-    known = stream_fit(design, "logistic", overlapping=True)
-    np.testing.assert_array_equal(known.theta, whole.theta)
-    assert (known.separable, known.ridge) == (False, 0.0)
+    certain = stream_fit(design, "logistic", overlapping=True)
+    np.testing.assert_array_equal(certain.theta, whole.theta)
+    assert (certain.separable, certain.ridge) == (False, 0.0)
 
 
 def test_contradictions_are_the_worst_of_all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,10 +402,10 @@ def test_contradictions_are_the_worst_of_all_batches(monkeypatch: pytest.MonkeyP
     design = Design.of(look(log("logistic", gaps=False)))
     signs = separation._Signs.of(design, hp.Logistic.code)
     v = np.random.default_rng(1).normal(size=signs.aim.size)
-    found = separation._contradictions(design, signs, v)
-    assert found.shape == (40, v.size)
+    worst = separation._contradictions(design, signs, v)
+    assert worst.shape == (40, v.size)
     every = np.concatenate([_margins(rows, signs, v) for rows in design.blocks()])
-    np.testing.assert_allclose(found @ v, np.sort(every)[:40], rtol=1e-9)
+    np.testing.assert_allclose(worst @ v, np.sort(every)[:40], rtol=1e-9)
 
 
 def _margins(rows: Any, signs: Any, v: Array) -> Array:

@@ -1,11 +1,11 @@
-"""From a log to what a demand model knows: survey, fits, one pass of diagnostics, findings.
+"""Fit a demand model to a log: survey, estimates, one pass of diagnostics, findings.
 
 survey          one pass: encoding, ranges, what is missing, a sample
 all             theta and its covariance on all rows, started from the sample: three passes or so
 train           theta and theta without price, on four of five rows, for the held-out figures: two passes or so each
 diagnostics     one pass: segments on all rows, scores and calibration on the rows held out
 
-A pass holds some batches and sums; nothing grows with the rows of the log.
+A pass holds a few batches and sums, so memory does not grow with the rows of the log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hushprice.fitting.reading.ordered_map import in_order
 from hushprice.fitting.reading.source import Batch, Log, Source
 
 MODELS = ("with price", "without price", "mean alone")
-CURVE_CUSTOMERS, CURVE_PRICES = 10_000, 25  # of the sample, and prices, that demand curves are drawn from
+CURVE_CUSTOMERS, CURVE_PRICES = 10_000, 25  # customers of the sample, and prices, of a demand curve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Learned:
-    """What a fitted model knows."""
+    """A fitted model as plain fields; ``seen`` is the range of the logged prices."""
 
     family: Family
     encoding: Encoding
@@ -97,15 +97,15 @@ def learn(log: Log, task: Task, *, progress: Progress | None = None) -> Learned:
     first, plain = _train(design, family, task.ridge, fitted, progress)
     if family.code == Linear.code:
         family = Linear(sigma=_sigma(fitted.dispersion, surveyed))
-    covariance = 0.5 * (fitted.covariance + fitted.covariance.T)  # symmetric to the last bit, as its file is
+    covariance = 0.5 * (fitted.covariance + fitted.covariance.T)  # symmetric to the last bit, as in the model file
     seen = (surveyed.price.low, surveyed.price.high)
     prices = task.prices or (max(seen[0], 0.0), max(seen[1], 0.0))
     groups = Groups.of(surveyed, fitted.theta)
     sums = SegmentSums(groups.names, family, fitted.theta, prices)
-    kept = HeldOutSums(family, [f.theta for f in (first, plain) if f], [f.dispersion for f in (first, plain) if f])
-    _diagnose(design, groups, sums, kept if first else None, progress)
-    drawn = _curves(design, surveyed, groups, family, fitted, prices)
-    report = _report(surveyed, fitted, mask, groups, sums, drawn, kept.finish(MODELS) if first else None)
+    scores = HeldOutSums(family, [f.theta for f in (first, plain) if f], [f.dispersion for f in (first, plain) if f])
+    _diagnose(design, groups, sums, scores if first else None, progress)
+    demand_curves = _curves(design, surveyed, groups, family, fitted, prices)
+    report = _report(surveyed, fitted, mask, groups, sums, demand_curves, scores.finish(MODELS) if first else None)
     return Learned(
         family=family, encoding=surveyed.encoding, theta=fitted.theta, covariance=covariance, sensitive=mask,
         prices=prices, seen=seen, features=surveyed.columns.features, segment=groups.column, records=fitted.records,
@@ -126,7 +126,7 @@ def _survey(log: Log, task: Task, progress: Progress | None) -> Survey:
 
 
 def _family(family: Family | str, surveyed: Survey) -> Family:
-    """The family asked for, or the one that the outcomes call for."""
+    """The chosen family; for "auto", the one that suits the outcomes."""
     facts = surveyed.outcomes
     chosen = facts.family if family == "auto" else as_family(family)
     if not {"logistic": facts.binary, "poisson": facts.whole}.get(chosen.name, True):
@@ -145,7 +145,7 @@ def _sigma(dispersion: float, surveyed: Survey) -> float:
 
 
 def _sensitive(sensitivity: str | Sequence[str], surveyed: Survey) -> npt.NDArray[np.bool_]:
-    """The entries of z that the price sensitivity depends on; the first always, as there is a price effect."""
+    """Mask of the entries of z that the price sensitivity depends on; the constant is always among them."""
     columns = surveyed.columns.features
     chosen = {"all": columns, "none": ()}[sensitivity] if isinstance(sensitivity, str) else sensitivity
     for name in chosen:
@@ -158,48 +158,51 @@ def _sensitive(sensitivity: str | Sequence[str], surveyed: Survey) -> npt.NDArra
 def _train(
     design: Design, family: Family, ridge: float, fitted: StreamedFit, progress: Progress | None
 ) -> tuple[StreamedFit | None, StreamedFit | None]:
-    """Fits on four of five rows, with and without the price; none if there are too few rows to hold any out.
+    """Fits on four of five rows, with and without the price; None if there are too few rows to hold some out.
 
-    What can be separated without the price can be with it, so that the second need not ask. Its last step changes the
-    log-likelihood a row by less than 1e-8 (t standard errors by t^2 / 2 over all rows), which will do for scores.
+    Rows that are separable without the price are separable with it, so the second fit skips the check if the first
+    fit is not separable. The last step of the second fit changes the log-likelihood per row by less than 1e-8
+    (t standard errors change it by t^2 / 2 over all rows), which is enough for scores.
     """
     if fitted.records < 5 * fitted.coefficients + 20:
         return None, None
     part = replace(design, part="train")
     first = stream_fit(part, family, ridge=ridge, start=fitted.theta, tolerance=0.01, progress=progress)
     without = replace(part, sensitive=np.zeros(design.dim, dtype=np.bool_))
-    short, known = 1e-4 * float(np.sqrt(first.records)), not first.separable
-    return first, stream_fit(without, family, ridge=ridge, tolerance=short, overlapping=known, progress=progress)
+    tolerance, overlapping = 1e-4 * float(np.sqrt(first.records)), not first.separable
+    return first, stream_fit(
+        without, family, ridge=ridge, tolerance=tolerance, overlapping=overlapping, progress=progress
+    )
 
 
 def _diagnose(
-    design: Design, groups: Groups, sums: SegmentSums, kept: HeldOutSums | None, progress: Progress | None
+    design: Design, groups: Groups, sums: SegmentSums, scores: HeldOutSums | None, progress: Progress | None
 ) -> None:
-    """The last pass: segments of all rows, scores of the rows held out. Blocks are worked on by threads."""
+    """The last pass: segments of all rows, scores of the held-out rows. Threads work on the batches."""
 
-    def look(item: tuple[Batch, int]) -> tuple[SegmentSums, HeldOutSums | None, int]:
+    def batch_sums(item: tuple[Batch, int]) -> tuple[SegmentSums, HeldOutSums | None, int]:
         batch, start = item
         rows = design.encode(item)
-        part, scores = sums.empty(), kept.empty() if kept is not None else None
+        segment_part, score_part = sums.empty(), scores.empty() if scores is not None else None
         if rows.y.size:
-            part.add(rows.z, rows.price, rows.y, rows.w, groups.places(batch, rows, start))
-            if scores is not None:
-                scores.add(rows.z, rows.price, rows.y, rows.w, held_out(rows.number))
-        return part, scores, batch.rows
+            segment_part.add(rows.z, rows.price, rows.y, rows.w, groups.places(batch, rows, start))
+            if score_part is not None:
+                score_part.add(rows.z, rows.price, rows.y, rows.w, held_out(rows.number))
+        return segment_part, score_part, batch.rows
 
     _compile(sums.family)
     read = 0
-    for part, scores, count in in_order(look, design.numbered(groups.column)):
-        sums.merge(part)
-        if kept is not None and scores is not None:
-            kept.merge(scores)
+    for segment_part, score_part, count in in_order(batch_sums, design.numbered(groups.column)):
+        sums.merge(segment_part)
+        if scores is not None and score_part is not None:
+            scores.merge(score_part)
         read += count
         if progress is not None:
             progress("diagnostics", read)
 
 
 def _compile(family: Family) -> None:
-    """Numba's ufuncs are compiled when they are first called, which two threads must not do at once."""
+    """Compile Numba's ufuncs in one thread: their first call compiles them, and two threads must not do so at once."""
     family.optimal_price(1.0, 1.0, (0.0, 1.0))
     family.loglik(1.0, 1.0)
     for function in (family.mean, family.curvature, family.skewness):
@@ -222,7 +225,7 @@ def _curves(
 
 def _report(
     surveyed: Survey, fitted: StreamedFit, mask: npt.NDArray[np.bool_], groups: Groups, sums: SegmentSums,
-    drawn: tuple[Curve, ...], held: HeldOut | None,
+    demand_curves: tuple[Curve, ...], held: HeldOut | None,
 ) -> Report:  # fmt: skip
     sensitivity, se = sums.sensitivity(fitted.covariance)
     return Report(
@@ -230,7 +233,7 @@ def _report(
         by=groups.by,
         everyone=sums.everyone(fitted.covariance),
         segments=sums.segments(fitted.covariance) if len(groups.names) > 1 else (),
-        curves=drawn,
+        curves=demand_curves,
         held_out=held,
         sensitivity=sensitivity,
         sensitivity_se=se,

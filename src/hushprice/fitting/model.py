@@ -1,4 +1,4 @@
-"""A demand model: what customers buy at a price, fitted to a log, with scikit-learn's manners.
+"""A demand model fitted to a log of quotes, with the interface of a scikit-learn estimator.
 
 y has mean psi'(z.alpha - (z.beta) p),    z = (1, encoded features)
 """
@@ -33,19 +33,61 @@ OUTCOME, WEIGHT = "(outcome)", "(weight)"  # columns that are added to X
 
 
 class DemandModel(SklearnApi):
-    """GLM demand with a price sensitivity that depends on the customer.
+    """GLM demand whose price sensitivity depends on the customer.
 
-    price: the price's column (a number for arrays); features: the other columns used, or None for all; family:
-    "logistic", "poisson", "linear" or "auto" (0/1 outcomes, whole numbers, others); sensitivity: the features that the
-    price sensitivity depends on, "all" or "none"; categories: number columns to take as categories; segment: the column
-    that elasticities are told by; ridge: penalty on the standardised coefficients; prices: the range (low, high) that
-    prices may be set in, or None for the prices seen.
+    For a log that does not fit into memory use :func:`fit`, which gives the same model.
 
-    X is a pandas or polars frame, an Arrow table, a mapping of columns, or an array, without the outcome. Logs that do
-    not fit into memory are for :func:`fit`, which gives the same model. What is learned ends in an underscore:
-    ``family_``, ``encoding_``, ``alpha_`` and ``beta_`` (together ``theta_``), ``covariance_``, ``prices_``, ``seen_``,
-    ``segments_``, ``outcome_`` and ``weights_`` (columns, or None), ``records_``, ``report_`` and ``findings_``.
+    Parameters
+    ----------
+    price : str or int
+        Column of the price; its number if X is an array.
+    features : sequence of str or int, optional
+        Columns used as features; all other columns by default.
+    family : Family or str
+        "logistic", "probit", "poisson", "linear", or "auto": logistic for outcomes of 0 and 1, Poisson for whole
+        numbers, linear for others.
+    sensitivity : str or sequence of str or int
+        Features that the price sensitivity depends on; "all" or "none".
+    categories : sequence of str or int
+        Number columns to use as categories.
+    segment : str or int, optional
+        Column whose segments the report lists.
+    ridge : float
+        Penalty on the standardised coefficients.
+    prices : tuple of float, optional
+        Range (low, high) of the prices that may be set; by default the range of the logged prices.
 
+    Attributes
+    ----------
+    family_ : Family
+        The family of the fit.
+    encoding_ : Encoding
+        How columns become contexts z.
+    theta_ : ndarray of shape (2 d,)
+        Coefficients: ``alpha_`` and ``beta_``, of length d each.
+    covariance_ : ndarray of shape (2 d, 2 d)
+        Covariance of ``theta_``; NaN for coefficients that the log does not identify.
+    prices_ : tuple of float
+        Range of the prices that may be set.
+    seen_ : tuple of float
+        Range of the logged prices.
+    segments_ : str or None
+        Column of the segments.
+    outcome_, weights_ : str or None
+        Columns of the outcome and of the weights.
+    records_ : int
+        Number of rows used.
+    report_ : Report
+        Coefficients, elasticities, demand curves and held-out scores.
+    findings_ : list of Finding
+        Problems of the log and of the fit, the most severe first.
+
+    Notes
+    -----
+    X is a pandas or polars frame, an Arrow table, a mapping of columns, or an array, without the outcome.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(1)
     >>> price, risk = rng.uniform(1, 3, 20_000), rng.choice(["low", "high"], 20_000)
     >>> sold = rng.random(20_000) < 1 / (1 + np.exp(price - 1 - (risk == "low")))
@@ -80,7 +122,22 @@ class DemandModel(SklearnApi):
         self.prices = prices
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit to customers X, one of whose columns is the price, and their demand y."""
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : frame, Arrow table, mapping or array
+            One row per quote, the price among the columns.
+        y : array-like of shape (n,)
+            Demand of each quote.
+        sample_weight : array-like of shape (n,), optional
+            Weights, which count like repeated rows.
+
+        Returns
+        -------
+        DemandModel
+            The model itself.
+        """
         frame = Frame.of(X)
         data = {**frame.data, OUTCOME: outcomes_of(y, frame.rows, type(self).__name__)}
         if sample_weight is not None:
@@ -100,10 +157,10 @@ class DemandModel(SklearnApi):
             ridge=self.ridge,
         )
         places = len(frame.names) if frame.numbered else None
-        return self._take(learn(data, task), Origin(price=price, array_columns=places))
+        return self._set(learn(data, task), Origin(price=price, array_columns=places))
 
-    def _take(self, learned: Learned, origin: Origin) -> Self:
-        """Keep what was learned, and where from."""
+    def _set(self, learned: Learned, origin: Origin) -> Self:
+        """Set the fitted attributes."""
         d = learned.encoding.dim
         self.family_, self.encoding_ = learned.family, learned.encoding
         self.theta_, self.alpha_, self.beta_ = learned.theta, learned.theta[:d], learned.theta[d:]
@@ -124,19 +181,32 @@ class DemandModel(SklearnApi):
 
     @property
     def standard_errors_(self) -> Array:
-        """Of theta_; infinite for a coefficient that the log does not identify."""
+        """Standard errors of theta_; infinite for a coefficient that the log does not identify."""
         self._check()
         return standard_errors(self.covariance_)
 
-    # What it says of customers
+    # Predictions
 
     def predict(self, X: Any) -> Array:
-        """Expected demand at the prices in X; NaN where there is no price."""
+        """Expected demand at the prices in X, shape (n,); NaN where the price is missing."""
         z, price = self._rows(X)
         return np.asarray(self.family_.mean(self._eta(z, price)))
 
     def demand_interval(self, X: Any, *, level: float = 0.95) -> tuple[Array, Array]:
-        """Ends of an interval for the expected demand at the prices in X, by the delta method on the scale of eta."""
+        """Confidence interval of the expected demand at the prices in X, by the delta method on the scale of eta.
+
+        Parameters
+        ----------
+        X : frame, Arrow table, mapping or array
+            Customers, with prices.
+        level : float
+            Confidence level.
+
+        Returns
+        -------
+        low, high : ndarray of shape (n,)
+            Ends of the interval of each row.
+        """
         z, price = self._rows(X)
         level = finite("level", level, minimum=0.0, maximum=1.0)
         x = np.hstack([z, -price[:, None] * z])
@@ -147,10 +217,7 @@ class DemandModel(SklearnApi):
         return np.asarray(self.family_.mean(eta - reach)), np.asarray(self.family_.mean(eta + reach))
 
     def elasticity(self, X: Any) -> Array:
-        """Percent change of each customer's expected demand for one percent more of the price in X.
-
-        -p b psi''(eta) / psi'(eta)
-        """
+        """Price elasticity of each customer's expected demand at the price in X: -p b psi''(eta) / psi'(eta)."""
         z, price = self._rows(X)
         eta = self._eta(z, price)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -158,7 +225,22 @@ class DemandModel(SklearnApi):
         return np.asarray(-price * (z @ self.beta_) * slope)
 
     def optimal_price(self, X: Any, *, prices: tuple[float, float] | None = None, cost: float = 0.0) -> Array:
-        """The price in the range (the model's unless given) that earns most from each customer; see Family."""
+        """The price that maximises each customer's expected profit.
+
+        Parameters
+        ----------
+        X : frame, Arrow table, mapping or array
+            Customers; prices are not needed, unless X is an array.
+        prices : tuple of float, optional
+            Range of the prices; ``prices_`` by default.
+        cost : float
+            Cost per unit sold.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Best prices; see :meth:`hushprice.demand.Family.optimal_price`.
+        """
         z = self.contexts(X)
         return np.asarray(
             self.family_.optimal_price(z @ self.alpha_, z @ self.beta_, prices or self.prices_, cost=cost)
@@ -169,16 +251,33 @@ class DemandModel(SklearnApi):
         return self.encoding_.encode(self._frame(X).batch(self.encoding_.columns))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of deviance explained: 1 - deviance / deviance of the mean of y. R^2 for linear demand.
+        """Share of the deviance explained: 1 - deviance / deviance of the mean of y. R^2 for linear demand.
 
-        At most 1; below 0 for a model that is worse than the mean.
+        Parameters
+        ----------
+        X : frame, Arrow table, mapping or array
+            Customers, with prices.
+        y : array-like of shape (n,)
+            Their demand.
+        sample_weight : array-like of shape (n,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            At most 1; below 0 for a model that predicts worse than the mean of y.
+
+        Raises
+        ------
+        InvalidInput
+            If a price is missing, or y does not suit the family.
         """
         z, price = self._rows(X)
         if bad := int(np.count_nonzero(np.isnan(price))):
             raise InvalidInput(f"{bad} of {len(price)} rows of X have no price in {self.price_!r}. Leave them out.")
-        seen = self.family_.check_outcome(outcomes_of(y, len(z), type(self).__name__))
+        demand = self.family_.check_outcome(outcomes_of(y, len(z), type(self).__name__))
         w = np.ones(len(z)) if sample_weight is None else weights_of(sample_weight, len(z))
-        return deviance_explained(self.family_, self._eta(z, price), seen, w)
+        return deviance_explained(self.family_, self._eta(z, price), demand, w)
 
     def _eta(self, z: Array, price: Array) -> Array:
         return np.asarray(z @ self.alpha_ - price * (z @ self.beta_))
@@ -196,29 +295,29 @@ class DemandModel(SklearnApi):
         names = getattr(self, "feature_names_in_", None)
         if names is not None and not frame.numbered:
             return frame
-        known = tuple(f"x{j}" for j in range(self.n_features_in_)) if names is None else tuple(names)
-        return frame.renamed(known, type(self).__name__)
+        fitted_names = tuple(f"x{j}" for j in range(self.n_features_in_)) if names is None else tuple(names)
+        return frame.renamed(fitted_names, type(self).__name__)
 
     # Files
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
+        """The fitted model as plain data."""
         self._check()
         return model_file.to_dict(self._learned, self._origin, self.get_params())
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """What :meth:`to_dict` gave, checked."""
+        """A model from the data of :meth:`to_dict`, checked; raises ModelFileError if the data is damaged."""
         learned, origin, parameters = model_file.from_dict(data)
-        return cls(**parameters)._take(learned, origin)
+        return cls(**parameters)._set(learned, origin)
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write the model file, plain JSON; nothing but another model is written over."""
+        """Write the model to a JSON file; an existing file is replaced only if it is a model file too."""
         return model_file.write(path, self.to_dict())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a model file."""
+        """Read a model file; raises ModelFileError if it cannot be used."""
         data = model_file.read(path)
         try:
             return cls.from_dict(data)
@@ -241,13 +340,45 @@ def fit(
     ridge: float = 0.0,
     progress: Progress | None = None,
 ) -> DemandModel:
-    """A demand model fitted to a log of past quotes, of any length: files are streamed.
+    """Fit a demand model to a log of past quotes of any length; files are streamed.
 
-    log: a CSV or Parquet file (also gzipped CSV), a folder of them, a data frame, an Arrow table or a mapping; price,
-    outcome, weights, segment: columns; features: columns, or None for all others; the rest as for
-    :class:`DemandModel`. Weights count like repeated rows, in standard errors too. ``progress`` is called with
-    what is being done and the rows read for it.
+    Parameters
+    ----------
+    log : path, frame, Arrow table, mapping or Source
+        A CSV, gzipped CSV or Parquet file, a folder of them, or a table in memory.
+    price, outcome : str
+        Columns of the price and of the demand.
+    features : sequence of str, optional
+        Columns used as features; all other columns by default.
+    family : Family or str
+        As for :class:`DemandModel`, as are categories, sensitivity, segment, prices and ridge.
+    weights : str, optional
+        Column of weights. They count like repeated rows, in standard errors too.
+    categories : sequence of str
+        Number columns to use as categories.
+    sensitivity : str or sequence of str
+        Features that the price sensitivity depends on; "all" or "none".
+    segment : str, optional
+        Column whose segments the report lists.
+    prices : tuple of float, optional
+        Range of the prices that may be set; by default the range of the logged prices.
+    ridge : float
+        Penalty on the standardised coefficients.
+    progress : callable, optional
+        Called with the name of the current step and the number of rows read in it.
 
+    Returns
+    -------
+    DemandModel
+        The fitted model.
+
+    Raises
+    ------
+    InvalidInput
+        If the log cannot be read or an argument does not suit it.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(1)
     >>> price, age = rng.uniform(1, 3, 4_000), rng.normal(40, 10, 4_000)
     >>> log = {"price": price, "age": age, "units": rng.poisson(np.exp(2 - price))}
@@ -265,4 +396,4 @@ def fit(
         price=price, features=learned.features, family=family, sensitivity=task.sensitivity,
         categories=task.categories, segment=segment, ridge=task.ridge, prices=task.prices,
     )  # fmt: skip
-    return model._take(learned, Origin(price=price, outcome=outcome, weights=weights, log=source.name))
+    return model._set(learned, Origin(price=price, outcome=outcome, weights=weights, log=source.name))

@@ -13,7 +13,7 @@ from hushprice.errors import HushpriceError
 
 T = TypeVar("T")
 
-RENAMED = {"care": "warning"}  # words of files that older releases wrote
+RENAMED = {"care": "warning"}  # words in files of older releases
 
 
 class ModelFileError(HushpriceError):
@@ -21,9 +21,10 @@ class ModelFileError(HushpriceError):
 
 
 def restore(kind: type[T], data: Any, where: str) -> T:
-    """What :func:`plain` made of a dataclass, checked field by field; ``where`` names the place in errors.
+    """A dataclass from the data that :func:`plain` made of it, checked field by field.
 
-    None stands for a number that is not finite: infinite in fields that end in "se", not a number elsewhere.
+    ``where`` names the place in errors. None stands for a number that is not finite: infinity in fields whose name
+    ends in "se", NaN elsewhere.
     """
     if not isinstance(data, dict):
         raise damaged(where, "an object", data)
@@ -65,7 +66,7 @@ def _value(kind: Any, data: Any, where: str) -> Any:
 
 
 def _first(kinds: Sequence[Any], data: Any, where: str) -> Any:
-    """A value of the first kind that it can be."""
+    """A value of the first kind that accepts the data."""
     for kind in kinds[:-1]:
         with suppress(ModelFileError):
             return _value(kind, data, where)
@@ -73,7 +74,7 @@ def _first(kinds: Sequence[Any], data: Any, where: str) -> Any:
 
 
 def number(data: Any, where: str) -> float:
-    """A float; None is one that is not finite."""
+    """A float; None stands for one that is not finite."""
     if data is None:
         return math.inf if where.rstrip("[]0123456789").endswith("se") else math.nan
     if isinstance(data, bool) or not isinstance(data, (int, float)):
@@ -88,8 +89,8 @@ def number(data: Any, where: str) -> float:
 
 
 def damaged(where: str, wanted: str, data: Any) -> ModelFileError:
-    """The error for a value that is not what it must be."""
-    shown = repr(data)
+    """The error for a value of the wrong kind."""
+    text = repr(data)
     return ModelFileError(
-        f"The model is damaged: {where} must be {wanted}, got {shown if len(shown) <= 40 else shown[:37] + '...'}."
+        f"The model is damaged: {where} must be {wanted}, got {text if len(text) <= 40 else text[:37] + '...'}."
     )

@@ -2,9 +2,10 @@
 
     {"format": "hushprice-demand-model", "version": 1, "model": {...}}
 
-Numbers are written with all their digits, so that a model read back predicts to the last bit what it did before. A
+Numbers are written with all their digits, so that a model read back makes the same predictions to the last bit. A
 number that is missing or infinite (the standard error of a coefficient that the log does not identify) is ``null``.
-The file is written beside its place and moved there, so that a crash leaves the old one whole. Nothing is unpickled.
+The file is written under a temporary name and then renamed, so that a crash leaves the old file intact. Nothing is
+unpickled.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from hushprice.fitting.reading.encoding import Encoding
 
 MODEL_FORMAT = "hushprice-demand-model"
 MODEL_VERSION = 1
-LARGEST_FILE = 2**30  # bytes; what is larger is no model
+LARGEST_FILE = 2**30  # bytes; a larger file is not a model
 
-SAME = ("prices", "seen", "features", "segment", "records", "weight", "ridge", "report")  # as they are in Learned
+SAME = ("prices", "seen", "features", "segment", "records", "weight", "ridge", "report")  # fields stored as in Learned
 
 
 def write(path: str | PathLike[str], model: Mapping[str, Any]) -> Path:
-    """Write plain data as a model file; a file that is no model is never written over."""
+    """Write plain data as a model file; an existing file is replaced only if it is a model file too."""
     target = check_target(path)
     text = json.dumps(
         {"format": MODEL_FORMAT, "version": MODEL_VERSION, "model": plain(model)}, indent=1, allow_nan=False
@@ -92,7 +93,7 @@ def _is_model(path: Path) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a model was learned from: columns of a log, or of an array of so many columns."""
+    """The log that a model was fitted to: its columns, or the number of columns of an array."""
 
     price: str
     outcome: str | None = None
@@ -103,7 +104,7 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What a model was asked to be, but for its family."""
+    """The parameters of a :class:`DemandModel`, without its family."""
 
     price: str | int
     features: tuple[str | int, ...] | None
@@ -135,12 +136,12 @@ class _Body:
 
 
 def to_dict(learned: Learned, origin: Origin, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """A model as plain data: what was learned, where from, and what was asked for."""
-    asked = dict(parameters)
-    family = asked.pop("family")
+    """A model as plain data: its fit, its log and its parameters."""
+    others = dict(parameters)
+    family = others.pop("family")
     body = _Body(
         origin=origin,
-        parameters=Parameters(**asked),
+        parameters=Parameters(**others),
         theta=tuple(learned.theta.tolist()),
         covariance=tuple(tuple(row[: i + 1].tolist()) for i, row in enumerate(learned.covariance)),
         sensitive=tuple(learned.sensitive.tolist()),
@@ -158,7 +159,7 @@ def to_dict(learned: Learned, origin: Origin, parameters: Mapping[str, Any]) -> 
 
 
 def from_dict(data: Any) -> tuple[Learned, Origin, dict[str, Any]]:
-    """What :func:`to_dict` was given, checked."""
+    """The arguments of :func:`to_dict` from its result, checked."""
     if not isinstance(data, dict):
         raise damaged("the model", "an object", data)
     body = restore(_Body, {key: value for key, value in data.items() if key not in ("family", "encoding")}, "model")
@@ -176,12 +177,12 @@ def from_dict(data: Any) -> tuple[Learned, Origin, dict[str, Any]]:
         findings=list(body.findings),
         **{name: getattr(body, name) for name in SAME},
     )
-    asked = data["family"].get("asked")
-    if not isinstance(asked, str):
-        asked = family_from(asked)
-    elif asked != "auto":
-        as_family(asked)  # checks the name
-    return learned, body.origin, {**vars(body.parameters), "family": asked}
+    family = data["family"].get("asked")
+    if not isinstance(family, str):
+        family = family_from(family)
+    elif family != "auto":
+        as_family(family)  # checks the name
+    return learned, body.origin, {**vars(body.parameters), "family": family}
 
 
 def _check(body: _Body, encoding: Encoding) -> None:
@@ -215,14 +216,15 @@ def plain(value: Any) -> Any:
     >>> plain({"a": (1.0, np.inf)})
     {'a': [1.0, None]}
     """
-    return files.without_nan(_told(value))
+    return files.without_nan(_as_data(value))
 
 
-def _told(value: Any) -> Any:
+def _as_data(value: Any) -> Any:
+    """Dataclasses, tuples, arrays and numbers as JSON data; numbers that are not finite stay."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _told(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: _as_data(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _told(item) for key, item in value.items()}
+        return {str(key): _as_data(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_told(item) for item in value]
+        return [_as_data(item) for item in value]
     return value.tolist() if hasattr(value, "tolist") else value  # NumPy's arrays and numbers

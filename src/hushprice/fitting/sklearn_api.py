@@ -1,4 +1,4 @@
-"""scikit-learn's manners, without scikit-learn: parameters by name, a readable repr, tags, and what is not fitted."""
+"""The interface of a scikit-learn estimator without scikit-learn: parameters by name, repr, tags, NotFittedError."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hushprice.errors import HushpriceError, unknown
 
 
 class SklearnApi:
-    """An estimator whose parameters are those of its constructor, and that has ``theta_`` once it is fitted."""
+    """An estimator whose parameters are those of its constructor; it has ``theta_`` once it is fitted."""
 
     @classmethod
     def _parameters(cls) -> list[str]:
@@ -21,7 +21,7 @@ class SklearnApi:
         return {name: getattr(self, name) for name in self._parameters()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters; what was learned stays until the next fit."""
+        """Change parameters; the fitted attributes stay until the next fit."""
         for name, value in params.items():
             if name not in self._parameters():
                 raise unknown(f"parameter of {type(self).__name__}", name, self._parameters())
@@ -30,12 +30,12 @@ class SklearnApi:
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
-        told = {name: repr(value) for name, value in self.get_params().items()}
-        given = [f"{name}={value}" for name, value in told.items() if value != repr(defaults[name].default)]
-        return f"{type(self).__name__}({', '.join(given)})"
+        values = {name: repr(value) for name, value in self.get_params().items()}
+        changed = [f"{name}={value}" for name, value in values.items() if value != repr(defaults[name].default)]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     def __sklearn_tags__(self) -> Any:
-        """Tags: a regressor whose features may be missing."""
+        """Tags: a regressor that accepts missing features."""
         from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
 
         return Tags(
@@ -46,6 +46,7 @@ class SklearnApi:
         )
 
     def _check(self) -> None:
+        """Raise NotFittedError if the estimator is not fitted."""
         if not hasattr(self, "theta_"):
             base = getattr(sys.modules.get("sklearn.exceptions"), "NotFittedError", AttributeError)
             kind = type("NotFittedError", (HushpriceError, base), {})

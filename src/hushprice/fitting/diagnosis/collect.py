@@ -1,4 +1,4 @@
-"""The findings of a fit: what its survey, its estimate and its report call for."""
+"""Collect the findings of a fit from its survey, its estimate and its report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hushprice.demand import Family
-from hushprice.fitting.diagnosis import findings as found
+from hushprice.fitting.diagnosis import findings
 from hushprice.fitting.diagnosis.findings import Finding, Range, Severity
 from hushprice.fitting.diagnosis.price_variation import NEIGHBOURS
 from hushprice.fitting.diagnosis.report import Report
@@ -17,60 +17,62 @@ from hushprice.fitting.passes.stream import StreamedFit
 from hushprice.fitting.passes.survey import Survey
 from hushprice.fitting.reading.encoding import OTHER_LEVEL, Category, Number
 
-MANY = 0.2  # share of rows left out that needs a warning
+MANY = 0.2  # share of rows left out above which the finding is a warning
 
 
 def judge(
     surveyed: Survey, design: Design, fitted: StreamedFit, family: Family, report: Report, prices: Range,
     dispersion: float,
 ) -> list[Finding]:  # fmt: skip
-    """Everything there is to say, the most severe first; ``dispersion`` is that of the rows around the fit."""
+    """All findings, the most severe first; ``dispersion`` is the residual dispersion of all rows."""
     facts, outcome = surveyed.outcomes, surveyed.columns.outcome
-    listed = [*found.outcome_variation(outcome, facts.low, facts.high), *_of_prices(surveyed)]
+    listed = [*findings.outcome_variation(outcome, facts.low, facts.high), *_of_prices(surveyed)]
     explained = any(finding.severity == "stop" for finding in listed)
     if fitted.separable and facts.low < facts.high:
-        listed += found.separable(_culprits(surveyed, design, family))
+        listed += findings.separable(_culprits(surveyed, design, family))
     elif not explained:
-        listed += found.not_identified(fitted.coefficients - fitted.rank, fitted.coefficients, _lost(design, fitted))
+        listed += findings.not_identified(
+            fitted.coefficients - fitted.rank, fitted.coefficients, _unidentified(design, fitted)
+        )
     everyone = report.everyone
     if not explained:
-        listed += found.demand_falls(report.sensitivity, report.sensitivity_se, everyone.rising)
-        listed += found.boundary(everyone.at_low, everyone.at_high, *prices, elasticity=everyone.elasticity)
-        listed += found.no_gain(report)
+        listed += findings.demand_falls(report.sensitivity, report.sensitivity_se, everyone.rising)
+        listed += findings.boundary(everyone.at_low, everyone.at_high, *prices, elasticity=everyone.elasticity)
+        listed += findings.no_gain(report)
     if everyone.low < everyone.high:
         segments = {s.name: (prices, (s.low, s.high)) for s in report.segments}
-        listed += found.extrapolation(prices, (everyone.low, everyone.high), by=report.by, segments=segments)
-    listed += found.few_rows(*_events(surveyed, family), coefficients=fitted.coefficients)
-    listed += found.calibration(report)
+        listed += findings.extrapolation(prices, (everyone.low, everyone.high), by=report.by, segments=segments)
+    listed += findings.few_rows(*_events(surveyed, family), coefficients=fitted.coefficients)
+    listed += findings.calibration(report)
     if family.name == "poisson":
-        listed += found.overdispersed(dispersion, everyone.predicted, everyone.rows)
+        listed += findings.overdispersed(dispersion, everyone.predicted, everyone.rows)
     if facts.ends and not facts.binary:
-        listed += found.two_values(outcome, facts.low, facts.high, family.name)
+        listed += findings.two_values(outcome, facts.low, facts.high, family.name)
     listed += _of_rows(surveyed)
-    return found.severest(listed)
+    return findings.severest(listed)
 
 
 def _of_prices(surveyed: Survey) -> Iterator[Finding]:
-    """What the prices of a log say by themselves."""
+    """Findings on the prices of a log."""
     price, low, high = surveyed.columns.price, surveyed.price.low, surveyed.price.high
-    yield from found.price_variation(price, low, high)
-    yield from found.negative_prices(price, low)
+    yield from findings.price_variation(price, low, high)
+    yield from findings.negative_prices(price, low)
     if low < high:
         first, last = surveyed.price_quantiles([0.01, 0.99]).tolist()
-        yield from found.odd_prices(price, low, high, first, last)
+        yield from findings.odd_prices(price, low, high, first, last)
         sample, encoding = some_rows(surveyed, NEIGHBOURS), surveyed.encoding
-        yield from found.price_from_features(price, encoding.encode(sample), sample.numbers(price), encoding.places)
+        yield from findings.price_from_features(price, encoding.encode(sample), sample.numbers(price), encoding.places)
 
 
 def _of_rows(surveyed: Survey) -> Iterator[Finding]:
-    """What was done with rows and columns, for the record."""
+    """Findings on weights, and on rows and columns that were left out, filled or joined."""
     features, rows = surveyed.encoding.features, surveyed.records
-    yield from found.weights(surveyed.weight, rows, counts=surveyed.counts)
-    yield from found.uneven_weights(surveyed.effective, rows)
-    if gone := sum(surveyed.left_out.values()):
+    yield from findings.weights(surveyed.weight, rows, counts=surveyed.counts)
+    yield from findings.uneven_weights(surveyed.effective, rows)
+    if excluded := sum(surveyed.left_out.values()):
         parts = ", ".join(f"{count:,} {reason}" for reason, count in surveyed.left_out.items())
-        severity: Severity = "warning" if gone > MANY * (rows + gone) else "note"
-        yield Finding("rows-left-out", severity, f"{gone:,} of {rows + gone:,} rows were left out: {parts}.")
+        severity: Severity = "warning" if excluded > MANY * (rows + excluded) else "note"
+        yield Finding("rows-left-out", severity, f"{excluded:,} of {rows + excluded:,} rows were left out: {parts}.")
     if surveyed.constant:
         names = ", ".join(surveyed.constant)
         yield Finding("constant-feature", "note", f"Left out, as they are the same in every row: {names}.")
@@ -81,20 +83,20 @@ def _of_rows(surveyed: Survey) -> Iterator[Finding]:
             "missing; a missing category is a level of its own.",
         )  # fmt: skip
     rare = [f for f in features if isinstance(f, Category) and OTHER_LEVEL in f.levels]
-    gone_too = [f"{name} (every level, so that it is left out)" for name in surveyed.rare]
-    if joined := [f"{f.name} ({f.counts[f.levels.index(OTHER_LEVEL)]:,} rows)" for f in rare] + gone_too:
+    all_rare = [f"{name} (every level, so that it is left out)" for name in surveyed.rare]
+    if joined := [f"{f.name} ({f.counts[f.levels.index(OTHER_LEVEL)]:,} rows)" for f in rare] + all_rare:
         yield Finding("joined-levels", "note", f"Rare levels were joined into '(other)': {', '.join(joined)}.")
 
 
-def _lost(design: Design, fitted: StreamedFit) -> list[str]:
+def _unidentified(design: Design, fitted: StreamedFit) -> list[str]:
     """The entries of z whose coefficients the log does not identify."""
-    lost = np.isinf(fitted.standard_errors)
-    names = [name for j, name in enumerate(design.encoding.names) if lost[j] or lost[design.dim + j]]
+    unidentified = np.isinf(fitted.standard_errors)
+    names = [n for j, n in enumerate(design.encoding.names) if unidentified[j] or unidentified[design.dim + j]]
     return ["the constant" if name == "1" else name for name in names]
 
 
 def _events(surveyed: Survey, family: Family) -> tuple[float, str]:
-    """What tells coefficients apart: the rarer outcome, units sold, or rows."""
+    """The events that determine the precision, with their name: the rarer outcome, units sold, or rows."""
     total = surveyed.outcomes.mean * surveyed.records
     if family.name == "logistic":
         rarer = min(total, surveyed.records - total)
@@ -103,7 +105,7 @@ def _events(surveyed: Survey, family: Family) -> tuple[float, str]:
 
 
 def _culprits(surveyed: Survey, design: Design, family: Family) -> list[str]:
-    """Levels whose outcomes are all alike, and numbers that split buyers from others, in one more pass."""
+    """Levels with one outcome only, and numbers that separate buyers from others; takes one more pass."""
     encoding, outcome = surveyed.encoding, surveyed.columns.outcome
     categories = [f for f in encoding.features if isinstance(f, Category)]
     bought = {f.name: np.zeros((len(f.levels), 2)) for f in categories}
@@ -119,7 +121,7 @@ def _culprits(surveyed: Survey, design: Design, family: Family) -> list[str]:
             for side in (0, 1):
                 part = x[(sold == side) & np.isfinite(x)]
                 low[side], high[side] = part.min(initial=low[side]), part.max(initial=high[side])
-    listed = [
+    culprits = [
         f"{f.name} = {level}, where every {outcome} is {'above 0' if counts[1] else '0'}"
         for f in categories for level, counts in zip(f.levels, bought[f.name], strict=True)
         if (counts[0] == 0.0 < counts[1] and family.name == "logistic") or counts[1] == 0.0 < counts[0]
@@ -127,5 +129,5 @@ def _culprits(surveyed: Survey, design: Design, family: Family) -> list[str]:
     for name, (low, high) in ends.items():
         if high[0] <= low[1] or high[1] <= low[0]:
             cut = low[1] if high[0] <= low[1] else low[0]
-            listed.append(f"{name}, which splits the outcomes at {cut:g}")
-    return listed
+            culprits.append(f"{name}, which splits the outcomes at {cut:g}")
+    return culprits

@@ -1,7 +1,7 @@
-"""What a good analyst would say of a log before prices are set from it.
+"""Rules that report problems of a log and of the model fitted to it.
 
-A finding has a code, a severity and a text in plain words. "stop" means that prices must not be set from the model,
-"warning" that its answers need a second look, "note" is for the record.
+A finding has a code, a severity and a text. "stop" means that prices must not be set from the model, "warning" that its
+answers need a second look, and "note" is for the record.
 """
 
 from __future__ import annotations
@@ -20,22 +20,32 @@ from hushprice.fitting.diagnosis.report import Report
 Severity = Literal["stop", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("stop", "warning", "note")
 
-LITTLE = 0.2  # with less than this, there is little to tell its effect apart by
-RISING = 0.05  # share of customers with rising demand that needs a warning
-AT_END = 0.1  # share of best prices at an end of the range that needs a warning
-BEYOND = 0.05  # of the width of the prices seen: so far beyond them is not extrapolation yet
-ODD = 3.0  # a price so many widths of the middle 98% outside of them is odd
-SIGNIFICANT = 1.96  # standard errors from 0 at which an effect is taken to be there
+LITTLE = 0.2  # share of own variance of the price below which its effect is hard to identify
+RISING = 0.05  # share of customers with rising demand above which to warn
+AT_END = 0.1  # share of best prices at an end of the range above which to warn
+BEYOND = 0.05  # distance from the logged prices, as a share of their width, that is not yet extrapolation
+ODD = 3.0  # a price is odd if it lies so many widths of the middle 98% outside of them
+SIGNIFICANT = 1.96  # standard errors from 0 at which an effect is significant
 ROWS_PER_COEFFICIENT = 10.0
-HEAVY = 2.0  # weights whose mean is beyond this factor of 1 make another log of it
-UNEVEN = 0.1  # share of the rows that the effective rows are, below which weights are uneven
-SPREAD_OUT = 1.5  # multiple of a Poisson variance that needs a warning
+HEAVY = 2.0  # factor by which the mean weight may differ from 1 without a finding
+UNEVEN = 0.1  # ratio of effective rows to rows below which weights are uneven
+SPREAD_OUT = 1.5  # multiple of a Poisson variance above which to warn
 Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something found in a log or a model."""
+    """A problem of a log or of a model.
+
+    Attributes
+    ----------
+    code : str
+        Identifier of the rule, such as "no-price-variation".
+    severity : {"stop", "warning", "note"}
+        How serious it is.
+    text : str
+        What is wrong and what to do.
+    """
 
     code: str
     severity: Severity
@@ -51,7 +61,7 @@ def severest(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def outcome_variation(outcome: str, low: float, high: float) -> Iterator[Finding]:
-    """Stops at a log with one outcome."""
+    """Stop if all outcomes are the same."""
     if low == high:
         yield Finding(
             "no-outcome-variation", "stop",
@@ -61,7 +71,7 @@ def outcome_variation(outcome: str, low: float, high: float) -> Iterator[Finding
 
 
 def two_values(outcome: str, low: float, high: float, family: str) -> Iterator[Finding]:
-    """Notes that an outcome of two values is not taken for yes and no."""
+    """Note that an outcome with two values other than 0 and 1 is taken for an amount."""
     if low < high:
         yield Finding(
             "two-values", "note",
@@ -71,7 +81,7 @@ def two_values(outcome: str, low: float, high: float, family: str) -> Iterator[F
 
 
 def price_variation(price: str, low: float, high: float) -> Iterator[Finding]:
-    """Stops at a log with one price."""
+    """Stop if all prices are the same."""
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         yield Finding(
             "no-price-variation", "stop",
@@ -81,7 +91,7 @@ def price_variation(price: str, low: float, high: float) -> Iterator[Finding]:
 
 
 def negative_prices(price: str, low: float) -> Iterator[Finding]:
-    """Stops at prices below 0."""
+    """Stop if a price is below 0."""
     if low < 0.0:
         yield Finding(
             "negative-price", "stop",
@@ -91,7 +101,7 @@ def negative_prices(price: str, low: float) -> Iterator[Finding]:
 
 
 def odd_prices(price: str, low: float, high: float, first: float, last: float) -> Iterator[Finding]:
-    """Care for prices far outside of the middle 98%, from ``first`` to ``last``."""
+    """Warn of prices far outside of the middle 98%, which go from ``first`` to ``last``."""
     width = last - first
     if width > 0.0 and max(first - low, high - last) > ODD * width:
         yield Finding(
@@ -102,7 +112,7 @@ def odd_prices(price: str, low: float, high: float, first: float, last: float) -
 
 
 def price_from_features(price: str, z: Array, prices: Array, features: Places) -> Iterator[Finding]:
-    """Stops at a price that is a function of the features, linear or not; warns if it has little other variation."""
+    """Stop if the price is a function of the features, linear or not; warn if it has little other variation."""
     share, how = own_variation(z, prices, features)
     if share < FUNCTION:
         yield Finding(
@@ -121,7 +131,7 @@ def price_from_features(price: str, z: Array, prices: Array, features: Places) -
 
 
 def separable(culprits: Sequence[str]) -> Iterator[Finding]:
-    """Stops at a log where some combination of columns tells the outcomes without error."""
+    """Stop if some combination of columns predicts the outcomes without error."""
     where = f"Look at {', '.join(culprits)}. " if culprits else ""
     yield Finding(
         "separable", "stop",
@@ -132,7 +142,7 @@ def separable(culprits: Sequence[str]) -> Iterator[Finding]:
 
 
 def not_identified(missing: int, coefficients: int, entries: Sequence[str]) -> Iterator[Finding]:
-    """Stops when some coefficients cannot be told apart: those of these entries of z."""
+    """Stop if some coefficients are not identified; ``entries`` are their entries of z."""
     if missing > 0:
         more = f" and {len(entries) - 10} more" if len(entries) > 10 else ""
         yield Finding(
@@ -145,23 +155,23 @@ def not_identified(missing: int, coefficients: int, entries: Sequence[str]) -> I
 
 
 def demand_falls(mean: float, se: float, share: float) -> Iterator[Finding]:
-    """Stops if demand surely rises with the price; warns if its sign is not sure, or if demand rises for some.
+    """Stop if demand rises with the price; warn if the sign is not significant, or if demand rises for some.
 
-    mean, se: the mean price sensitivity with its standard error, infinite where a coefficient is not identified, which
-    is a finding of its own; share: of the customers whose fitted demand rises.
+    mean, se: the mean price sensitivity and its standard error, infinite if a coefficient is not identified, which
+    has a finding of its own; share: share of customers whose fitted demand rises.
     """
-    told = f"the mean price sensitivity is {mean:.3g} with standard error {se:.2g}"
+    fitted = f"the mean price sensitivity is {mean:.3g} with standard error {se:.2g}"
     some = f" By the estimate, demand rises for {percent(share)} of customers." if share > RISING else ""
     if mean < -SIGNIFICANT * se:
         yield Finding(
             "rising-demand", "stop",
-            f"Demand rises with the price: {told}. Prices were probably high where demand was high. Add the features "
+            f"Demand rises with the price: {fitted}. Prices were probably high where demand was high. Add the features "
             "that prices were set by, or log prices varied at random.",
         )  # fmt: skip
     elif mean <= SIGNIFICANT * se < np.inf:
         yield Finding(
             "unsure-price-effect", "warning",
-            f"The log does not show whether demand falls or rises with the price: {told}, within {SIGNIFICANT} "
+            f"The log does not show whether demand falls or rises with the price: {fitted}, within {SIGNIFICANT} "
             f"standard errors of 0. Best prices are a guess: do not set them without a trial.{some} More rows, or "
             "prices that vary more, would tell.",
         )  # fmt: skip
@@ -189,9 +199,10 @@ def at_ends(best: Array, low: Array, high: Array, weights: Array | None = None) 
 def boundary(
     at_low: float, at_high: float, low: npt.ArrayLike, high: npt.ArrayLike, *, elasticity: float = np.nan
 ) -> Iterator[Finding]:
-    """Care if many best prices are ends of the range; ``low`` and ``high`` are everyone's, or each customer's own.
+    """Warn if many best prices are ends of the range.
 
-    The shares are those of :func:`at_ends`, the elasticity that of all demand at the prices seen, if it is known.
+    ``low`` and ``high`` are the same for all customers or one per customer. The shares are those of :func:`at_ends`;
+    ``elasticity`` is that of total demand at the logged prices, NaN if unknown.
     """
     if at_low + at_high <= AT_END:
         return
@@ -210,37 +221,37 @@ def boundary(
     )  # fmt: skip
 
 
-def slack(seen: Range) -> float:
-    """How far beyond the prices seen is not extrapolation yet."""
-    return BEYOND * (seen[1] - seen[0])
+def slack(logged: Range) -> float:
+    """The distance from the logged prices that is not yet extrapolation."""
+    return BEYOND * (logged[1] - logged[0])
 
 
-def beyond(prices: Range, seen: Range) -> bool:
-    """Whether a range of prices leaves those seen by more than the slack.
+def beyond(prices: Range, logged: Range) -> bool:
+    """Whether a range of prices exceeds the logged prices by more than the slack.
 
     >>> beyond((1.0, 4.1), (1.0, 4.0)), beyond((1.0, 5.0), (1.0, 4.0))
     (False, True)
     """
-    return prices[0] < seen[0] - slack(seen) or prices[1] > seen[1] + slack(seen)
+    return prices[0] < logged[0] - slack(logged) or prices[1] > logged[1] + slack(logged)
 
 
 def extrapolation(
-    prices: Range, seen: Range, *, by: str = "", segments: Mapping[str, tuple[Range, Range]] | None = None
+    prices: Range, logged: Range, *, by: str = "", segments: Mapping[str, tuple[Range, Range]] | None = None
 ) -> Iterator[Finding]:
-    """Care if allowed prices go beyond those seen, everyone's or a segment's.
+    """Warn if allowed prices exceed the logged prices, of all customers or of a segment.
 
-    ``segments`` gives the prices allowed and the prices seen in each, ``by`` is what tells segments apart.
+    ``segments`` maps each segment to its allowed and its logged prices; ``by`` says what the segments are.
     """
-    if beyond(prices, seen):
+    if beyond(prices, logged):
         yield Finding(
             "extrapolation", "warning",
-            f"The range {_span(prices)} goes beyond the prices seen, {_span(seen)}. What happens there is the model's "
-            "guess. Narrow the range, or try such prices on a few customers first.",
+            f"The range {_span(prices)} goes beyond the prices seen, {_span(logged)}. What happens there is the "
+            "model's guess. Narrow the range, or try such prices on a few customers first.",
         )  # fmt: skip
         return
     parts = [
-        f"{name} {_span(known)}" + (f" (allowed {_span(allowed)})" if allowed != prices else "")
-        for name, (allowed, known) in (segments or {}).items() if beyond(allowed, known)
+        f"{name} {_span(observed)}" + (f" (allowed {_span(allowed)})" if allowed != prices else "")
+        for name, (allowed, observed) in (segments or {}).items() if beyond(allowed, observed)
     ]  # fmt: skip
     if parts:
         more = f" and {len(parts) - 5} more" if len(parts) > 5 else ""
@@ -256,7 +267,7 @@ def _span(prices: Range) -> str:
 
 
 def no_gain(report: Report) -> Iterator[Finding]:
-    """Notes that the price does not improve prediction on held-out rows."""
+    """Note that the price does not improve prediction on held-out rows."""
     if report.held_out and report.held_out.scores[0].loglik <= report.held_out.scores[1].loglik:
         yield Finding(
             "no-gain", "note",
@@ -266,7 +277,7 @@ def no_gain(report: Report) -> Iterator[Finding]:
 
 
 def few_rows(events: float, what: str, *, coefficients: int) -> Iterator[Finding]:
-    """Care if there are few rows (or buyers) for each coefficient."""
+    """Warn if there are few rows (or buyers) per coefficient."""
     if events < ROWS_PER_COEFFICIENT * coefficients:
         yield Finding(
             "few-rows", "warning",
@@ -276,7 +287,7 @@ def few_rows(events: float, what: str, *, coefficients: int) -> Iterator[Finding
 
 
 def weights(total: float, rows: int, *, counts: bool) -> Iterator[Finding]:
-    """Notes that weights count like rows, where that makes a difference; warns if they are not whole numbers."""
+    """Note that weights count like rows, if that makes a difference; warn if they are not whole numbers."""
     if not rows / HEAVY <= total <= HEAVY * rows:
         yield Finding(
             "weights", "note" if counts else "warning",
@@ -287,7 +298,7 @@ def weights(total: float, rows: int, *, counts: bool) -> Iterator[Finding]:
 
 
 def uneven_weights(effective: float, rows: int) -> Iterator[Finding]:
-    """Care if a few rows have nearly all the weight: (sum w)^2 / sum w^2 is the effective number of rows."""
+    """Warn if a few rows have nearly all the weight; ``effective`` is (sum w)^2 / sum w^2."""
     if effective < UNEVEN * rows:
         yield Finding(
             "uneven-weights", "warning",
@@ -297,7 +308,7 @@ def uneven_weights(effective: float, rows: int) -> Iterator[Finding]:
 
 
 def overdispersed(dispersion: float, mean: float, rows: int) -> Iterator[Finding]:
-    """Care if counts surely vary more than Poisson ones; three standard errors of the dispersion are chance."""
+    """Warn if counts vary more than Poisson ones, by more than three standard errors of the dispersion."""
     if dispersion > max(SPREAD_OUT, 1.0 + 3.0 * float(np.sqrt((2.0 + 1.0 / mean) / rows))):
         yield Finding(
             "overdispersed", "warning",
@@ -308,7 +319,7 @@ def overdispersed(dispersion: float, mean: float, rows: int) -> Iterator[Finding
 
 
 def calibration(report: Report) -> Iterator[Finding]:
-    """Care if held-out demand lies outside of its interval in half of the tenths or more."""
+    """Warn if the prediction lies outside of the interval of held-out demand in half of the tenths or more."""
     tenths = report.held_out.calibration if report.held_out else ()
     wrong = sum(not tenth.agrees for tenth in tenths)
     if len(tenths) >= 5 and 2 * wrong >= len(tenths):
@@ -321,5 +332,5 @@ def calibration(report: Report) -> Iterator[Finding]:
 
 
 def percent(share: float) -> str:
-    """A share in words, with two digits."""
+    """A share as text with two digits."""
     return f"{share:.0%}" if share >= 0.095 else f"{share:.1%}" if share >= 0.00095 else "less than 0.1%"

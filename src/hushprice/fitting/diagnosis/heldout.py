@@ -1,7 +1,8 @@
-"""How well models predict rows that were held out: log-likelihood, deviance explained, AUC and calibration.
+"""How well models predict held-out rows: log-likelihood, deviance explained, AUC and calibration.
 
-The deviance of a model is twice what its log-likelihood falls short of that of a model that predicts every outcome
-exactly, and the share explained is 1 - deviance / deviance of the mean of the training rows. R^2 for linear demand.
+The deviance of a model is twice the difference between the log-likelihood of a model that predicts every outcome
+exactly and its own. The share explained is 1 - deviance / deviance of the mean of the training rows; R^2 for linear
+demand.
 """
 
 from __future__ import annotations
@@ -20,29 +21,30 @@ from hushprice.fitting.diagnosis.segments import quantile_edges
 from hushprice.intervals import binomial, poisson, student
 
 LEVEL = 0.95  # of intervals
-KEPT = 2**20  # held-out rows that calibration and AUC look at; beyond it every second is dropped, and so on
+MAX_STORED_ROWS = 2**20  # held-out rows stored for calibration and AUC; every second one is dropped when they exceed it
 TENTHS = 10
 
 
 class HeldOutSums:
     """Sums over training and held-out rows: log-likelihoods of two models and of the training mean alone.
 
-    ``thetas`` are those of the model and of the one without price, fitted to the training rows, and ``dispersions``
+    ``thetas`` are those of the models with and without the price, fitted to the training rows, and ``dispersions``
     their residual variances (1 unless demand is linear).
     """
 
     def __init__(self, family: Family, thetas: Sequence[Array], dispersions: Sequence[float]) -> None:
         self.family, self.thetas, self.dispersions = _unit(family), tuple(thetas), tuple(dispersions)
         self.train = np.zeros(4)  # rows, w, w y, w y^2
-        self.test = np.zeros(5)  # rows, w, w y, w loglik(0, y), w loglik of the best fit there is
+        self.test = np.zeros(5)  # rows, w, w y, w loglik(0, y), w loglik of an exact prediction
         self.logliks = np.zeros(len(self.thetas))
-        self.kept: list[Array] = []  # blocks of (y, w, a mean of each model)
-        self.stride, self.seen = 1, 0
+        self.stored: list[Array] = []  # blocks of (y, w, mean of each model)
+        self.stride, self.rows = 1, 0
 
     def add(self, z: Array, price: Array, y: Array, w: Array, held: npt.NDArray[np.bool_]) -> None:
-        """Take a block of rows in; ``held`` says which of them are held out."""
-        family, learn = self.family, ~held
-        self.train += [learn.sum(), w[learn].sum(), _dot(w[learn], y[learn]), _dot(w[learn], y[learn] ** 2)]
+        """Add a block of rows; ``held`` marks the held-out ones."""
+        family, training = self.family, ~held
+        w_train, y_train = w[training], y[training]
+        self.train += [training.sum(), w_train.sum(), _dot(w_train, y_train), _dot(w_train, y_train**2)]
         z, price, y, w = z[held], price[held], y[held], w[held]
         etas = []
         for theta in self.thetas:
@@ -51,23 +53,23 @@ class HeldOutSums:
         fixed = (np.ones(len(y)), w, w * y, w * family.loglik(0.0, y), w * _saturated(family, y))
         self.test += [column.sum() for column in fixed]
         self.logliks += [_dot(w, family.loglik(eta, y)) for eta in etas]
-        self.kept.append(np.column_stack([y, w, *(family.mean(eta) for eta in etas)]))
-        self.seen += len(y)
+        self.stored.append(np.column_stack([y, w, *(family.mean(eta) for eta in etas)]))
+        self.rows += len(y)
 
     def empty(self) -> HeldOutSums:
-        """The same over no rows yet."""
+        """Sums for the same models over no rows."""
         return HeldOutSums(self.family, self.thetas, self.dispersions)
 
     def merge(self, other: HeldOutSums) -> None:
-        """Take in the sums over the rows that follow, of which every ``stride``-th is kept."""
+        """Add the sums over the rows that follow; every ``stride``-th of these rows is stored."""
         self.train += other.train
         self.test += other.test
         self.logliks += other.logliks
-        for block in other.kept:
-            self.kept.append(block[-self.seen % self.stride :: self.stride])
-            self.seen += len(block)
-        while sum(map(len, self.kept)) > KEPT:
-            self.kept = [np.concatenate(self.kept)[::2]]
+        for block in other.stored:
+            self.stored.append(block[-self.rows % self.stride :: self.stride])
+            self.rows += len(block)
+        while sum(map(len, self.stored)) > MAX_STORED_ROWS:
+            self.stored = [np.concatenate(self.stored)[::2]]
             self.stride *= 2
 
     def finish(self, names: Sequence[str]) -> HeldOut | None:
@@ -81,9 +83,9 @@ class HeldOutSums:
         eta = link(family, mean)
         alone = at_zero + family.psi(0.0) * weight + eta * total - family.psi(eta) * weight
         logliks, dispersions = [*self.logliks.tolist(), alone], [*self.dispersions, variance]
-        kept = np.concatenate(self.kept)
-        y, w = kept[:, 0], kept[:, 1]
-        areas = [auc(kept[:, 2 + k], y, w) for k in range(len(self.thetas))] if family.name == "logistic" else []
+        stored = np.concatenate(self.stored)
+        y, w = stored[:, 0], stored[:, 1]
+        areas = [auc(stored[:, 2 + k], y, w) for k in range(len(self.thetas))] if family.name == "logistic" else []
         areas += [0.5] if areas else [None] * len(logliks)
         scores = tuple(
             Score(
@@ -95,17 +97,17 @@ class HeldOutSums:
             for name, loglik, dispersion, area in zip(names, logliks, dispersions, areas, strict=True)
         )
         return HeldOut(
-            rows=int(rows), trained_on=int(self.train[0]), scores=scores, calibration=tenths(family, kept[:, 2], y, w)
+            rows=int(rows), trained_on=int(self.train[0]), scores=scores, calibration=tenths(family, stored[:, 2], y, w)
         )
 
 
 def _dot(x: Array, y: Array) -> float:
-    """x.y without BLAS, whose threads would get in the way of ours."""
+    """x.y without BLAS, whose threads would compete with those of the pass."""
     return float(np.einsum("i,i", x, y))
 
 
 def _unit(family: Family) -> Family:
-    """The family with noise of variance 1; log-likelihoods are put right in the end."""
+    """The family with noise of variance 1; :func:`_per_row` corrects the log-likelihoods."""
     return Linear() if family.code == Linear.code else family
 
 
@@ -126,7 +128,7 @@ def deviance_explained(family: Family, eta: Array, y: Array, w: Array) -> float:
 
 
 def _per_row(family: Family, short: float, best: float, weight: float, dispersion: float) -> float:
-    """Log-likelihood a row of a model that falls ``short`` of the best there is, with its own dispersion."""
+    """Log-likelihood per row of a model that is ``short`` of the best one, at its own dispersion."""
     if family.code != Linear.code:
         return (best - short) / weight
     if dispersion <= 0.0:
@@ -135,7 +137,7 @@ def _per_row(family: Family, short: float, best: float, weight: float, dispersio
 
 
 def link(family: Family, mean: float) -> float:
-    """The eta with this mean, kept within what a double can tell apart.
+    """The eta with this mean, limited to where a double can represent the mean.
 
     >>> from hushprice.demand import Logistic
     >>> link(Logistic(), 0.5)
@@ -165,7 +167,7 @@ def auc(score: Array, y: Array, w: Array) -> float | None:
 
 
 def tenths(family: Family, mean: Array, y: Array, w: Array) -> tuple[Tenth, ...]:
-    """Rows in tenths of their predicted demand, as even as ties allow, with 95% intervals of the demand seen.
+    """Rows in tenths of their predicted demand, as even as ties allow, with 95% intervals of the observed demand.
 
     The intervals are the exact binomial one, the exact Poisson one or Student's, at the effective number of rows
     (sum w)^2 / sum w^2.
@@ -173,17 +175,17 @@ def tenths(family: Family, mean: Array, y: Array, w: Array) -> tuple[Tenth, ...]
     if not len(mean):
         return ()
     part = np.searchsorted(quantile_edges(mean, TENTHS), mean, side="right")
-    found = []
+    result = []
     for k in np.unique(part):
         of = part == k
         weight, rows = w[of].sum(), int(of.sum())
         count = weight**2 / (w[of] ** 2).sum()
-        seen = float(w[of] @ y[of] / weight)
-        variance = float(w[of] @ (y[of] - seen) ** 2 / weight)
-        low, high = _interval(family, seen, variance, float(count))
+        observed = float(w[of] @ y[of] / weight)
+        variance = float(w[of] @ (y[of] - observed) ** 2 / weight)
+        low, high = _interval(family, observed, variance, float(count))
         predicted = float(w[of] @ mean[of] / weight)
-        found.append(Tenth(rows=rows, predicted=predicted, seen=seen, low=low, high=high))
-    return tuple(found)
+        result.append(Tenth(rows=rows, predicted=predicted, seen=observed, low=low, high=high))
+    return tuple(result)
 
 
 def _interval(family: Family, mean: float, variance: float, n: float) -> tuple[float, float]:

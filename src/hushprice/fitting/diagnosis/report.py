@@ -1,8 +1,8 @@
 """What is told of a fitted demand model: coefficients, elasticities by segment, calibration and held-out fit.
 
-Everything is summed up block by block in one pass over the log, so that a log need not fit into memory.
+All sums are accumulated batch by batch in one pass, so that the log need not fit into memory.
 
-The elasticity of a segment's total demand D = sum w psi'(eta) at the prices seen, all of them raised by one percent, is
+The elasticity of a segment's total demand D = sum w psi'(eta) when all logged prices rise by one percent is
 
     E = -N / D,    N = sum w p b psi''(eta),    eta = z.alpha - p z.beta,  b = z.beta,
 
@@ -30,7 +30,17 @@ Index = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, kw_only=True)
 class Coefficient:
-    """Effects of one entry of z on utility (alpha) and price sensitivity (beta); None where beta is held at 0."""
+    """Effects of one entry of z on utility (alpha) and on price sensitivity (beta), with standard errors.
+
+    Attributes
+    ----------
+    name : str
+        The entry of z.
+    alpha, alpha_se : float
+        Effect on utility; the standard error is infinite if the log does not identify it.
+    beta, beta_se : float or None
+        Effect on price sensitivity; None if it is fixed at 0.
+    """
 
     name: str
     alpha: float
@@ -41,11 +51,26 @@ class Coefficient:
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """One segment of customers: means are weighted, shares are of the weight.
+    """One segment of customers. Means are weighted; shares are shares of the weight.
 
-    low, high: prices seen; elasticity: of its total demand at the prices seen; best_price: mean over its customers of
-    the price in the range asked for that earns most; at_low, at_high: share of them for whom that is an end of the
-    range; rising: share whose demand does not fall with the price.
+    Attributes
+    ----------
+    name : str
+        Name of the segment.
+    rows, weight : int, float
+        Its rows and their total weight.
+    low, high, mean_price : float
+        Range and mean of the logged prices.
+    demand, predicted : float
+        Mean demand observed and predicted at the logged prices.
+    elasticity, elasticity_se : float
+        Elasticity of its total demand at the logged prices.
+    best_price : float
+        Mean over its customers of the best price in the range of ``prices``.
+    at_low, at_high : float
+        Shares of customers whose best price is the low or the high end of the range.
+    rising : float
+        Share of customers whose demand does not fall with the price.
     """
 
     name: str
@@ -66,7 +91,17 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True)
 class Tenth:
-    """Held-out rows with similar predicted demand: mean prediction, and the demand seen with its 95% interval."""
+    """Held-out rows with similar predicted demand.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows.
+    predicted, seen : float
+        Mean demand predicted and observed.
+    low, high : float
+        95% interval of the observed mean.
+    """
 
     rows: int
     predicted: float
@@ -82,7 +117,19 @@ class Tenth:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """How well one model predicts held-out rows: log-likelihood per row, share of deviance explained, AUC."""
+    """How well one model predicts held-out rows.
+
+    Attributes
+    ----------
+    model : str
+        "with price", "without price" or "mean alone".
+    loglik : float
+        Log-likelihood per row.
+    explained : float
+        Share of the deviance explained.
+    auc : float or None
+        Area under the ROC curve; None unless demand is logistic.
+    """
 
     model: str
     loglik: float
@@ -92,7 +139,17 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Fit on rows that were left out of the estimate; the first score is the model's."""
+    """How well the model predicts rows that its training excluded.
+
+    Attributes
+    ----------
+    rows, trained_on : int
+        Numbers of held-out rows and of training rows.
+    scores : tuple of Score
+        The scores of the model, of the model without the price, and of the mean alone.
+    calibration : tuple of Tenth
+        Predicted and observed demand in tenths of predicted demand.
+    """
 
     rows: int
     trained_on: int
@@ -102,7 +159,15 @@ class HeldOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Mean demand of a segment's customers when all are quoted the same price, with standard errors."""
+    """Mean demand of a segment's customers if all are quoted the same price.
+
+    Attributes
+    ----------
+    name : str
+        The segment.
+    prices, demand, demand_se : tuple of float
+        Prices, and the mean demand at each with its standard error.
+    """
 
     name: str
     prices: tuple[float, ...]
@@ -112,7 +177,25 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What :func:`hushprice.fit` tells of a model. ``by`` says what the segments are; the first curve is everyone's."""
+    """The report of :func:`hushprice.fit`.
+
+    Attributes
+    ----------
+    coefficients : tuple of Coefficient
+        One per entry of z.
+    by : str
+        What defines the segments.
+    everyone : Segment
+        All customers.
+    segments : tuple of Segment
+        The segments; empty if there is only one.
+    curves : tuple of Curve
+        Demand curves, the first of all customers.
+    held_out : HeldOut or None
+        Held-out scores; None if the log has too few rows.
+    sensitivity, sensitivity_se : float
+        Mean price sensitivity of the customers.
+    """
 
     coefficients: tuple[Coefficient, ...]
     by: str
@@ -156,14 +239,14 @@ def spread(gradient: Array, covariance: Array) -> float:
 
 
 def utility(z: Array, theta: Array) -> tuple[Array, Array]:
-    """(z.alpha, z.beta) of every row. Not by BLAS, whose threads would get in the way of ours."""
+    """(z.alpha, z.beta) of every row. Not by BLAS, whose threads would compete with those of the pass."""
     a, b = np.empty(len(z)), np.empty(len(z))
     kernel.utility(np.ascontiguousarray(z), theta, a, b)
     return a, b
 
 
 class SegmentSums:
-    """Sums over the rows of each segment, from which its :class:`Segment` is made."""
+    """Sums over the rows of each segment, from which the :class:`Segment` objects are computed."""
 
     COUNTS = (
         "rows", "weight", "price", "demand", "predicted", "slope", "best", "at_low", "at_high", "rising", "misses",
@@ -179,7 +262,7 @@ class SegmentSums:
         self.low, self.high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
 
     def add(self, z: Array, price: Array, y: Array, w: Array, index: Index) -> None:
-        """Take a block of rows in; ``index`` tells the segment of each."""
+        """Add a block of rows; ``index`` holds the segment of each."""
         if len(self.names) > 1:
             order = np.argsort(index, kind="stable")
             z, price, y, w, index = z[order], price[order], y[order], w[order], index[order]
@@ -204,11 +287,11 @@ class SegmentSums:
             self.gradients[s] += np.einsum("ki,ij->kj", pull[:, start:end], z[start:end])
 
     def empty(self) -> SegmentSums:
-        """The same over no rows yet."""
+        """Sums for the same segments over no rows."""
         return SegmentSums(self.names, self.family, self.theta, self.prices)
 
     def merge(self, other: SegmentSums) -> None:
-        """Take in the sums over other rows."""
+        """Add the sums over other rows."""
         self.sums += other.sums
         self.gradients += other.gradients
         self.mean_z += other.mean_z
@@ -221,10 +304,10 @@ class SegmentSums:
         return float(mean @ self.theta[d:]), spread(np.concatenate([np.zeros(d), mean]), covariance)
 
     def dispersion(self) -> float:
-        """Squared residuals by the demand predicted: how much the constant's variance is beyond that of counts.
+        """Ratio of squared residuals to predicted demand: sum w (y - psi')^2 / sum w psi'.
 
-        sum w (y - psi')^2 / sum w psi', the sandwich's ratio for the constant of a Poisson model, is 1 for Poisson
-        demand, and is moved less by rows of hardly any demand than Pearson's.
+        This is the ratio of the sandwich variance to the model variance for the constant of a Poisson model. It is 1
+        for Poisson demand, and rows with hardly any demand affect it less than Pearson's statistic.
         """
         total = dict(zip(self.COUNTS, self.sums.sum(axis=0).tolist(), strict=True))
         return float(total["misses"] / total["predicted"]) if total["predicted"] > 0.0 else math.nan
@@ -259,13 +342,13 @@ class SegmentSums:
 def curves(
     names: Sequence[str], family: Family, theta: Array, covariance: Array, z: Array, w: Array, index: Index, grid: Array
 ) -> tuple[Curve, ...]:
-    """Demand curves of everyone and of each segment, from a sample of customers; standard errors by the delta method.
+    """Demand curves of all customers and of each segment, from a sample; standard errors by the delta method.
 
     D(p) = sum w psi'(eta) / sum w,    dD/dalpha = sum w psi'' z / sum w,    dD/dbeta = -p dD/dalpha
     """
     d = z.shape[1]
     groups = {"everyone": np.ones(len(z), dtype=np.bool_), **{n: index == s for s, n in enumerate(names)}}
-    found = []
+    result = []
     for name, of in groups.items():
         if not of.any():
             continue
@@ -275,5 +358,5 @@ def curves(
         slope = (share * family.curvature(eta)) @ z[of]
         demand = (family.mean(eta) @ share).tolist()
         ses = [spread(np.concatenate([s, -p * s]), covariance) for s, p in zip(slope, grid, strict=True)]
-        found.append(Curve(name=name, prices=tuple(grid.tolist()), demand=tuple(demand), demand_se=tuple(ses)))
-    return tuple(found)
+        result.append(Curve(name=name, prices=tuple(grid.tolist()), demand=tuple(demand), demand_se=tuple(ses)))
+    return tuple(result)

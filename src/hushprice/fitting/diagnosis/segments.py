@@ -1,4 +1,4 @@
-"""The segments that a report is told by."""
+"""The segments of a report."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hushprice.fitting.reading.encoding import Category
 from hushprice.fitting.reading.source import Batch
 
 QUARTERS = ("lowest quarter", "second quarter", "third quarter", "highest quarter")
-MAX_SHOWN_SEGMENTS = 30  # further ones are shown together
-QUARTER_CUSTOMERS = 20_000  # of the sample, that quarters are told by
+MAX_SHOWN_SEGMENTS = 30  # further ones are merged
+QUARTER_CUSTOMERS = 20_000  # customers of the sample that define the quarters
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Groups:
-    """The segments of a report: how they are told apart, their names, and which one each row is in."""
+    """The segments of a report: what defines them, their names, and the segment of each row."""
 
     by: str
     names: tuple[str, ...]
@@ -66,7 +66,7 @@ class Groups:
 
 
 def quantile_edges(values: Array, parts: int) -> Array:
-    """What splits values into parts, as even as ties allow and none empty: part k begins with edge k.
+    """Edges that split values into parts, as even as ties allow and none empty: part k begins with edge k.
 
     >>> edges = quantile_edges(np.array([1.0, 1.0, 1.0, 2.0, 3.0, 4.0]), 3)
     >>> edges, np.searchsorted(edges, [1.0, 2.0, 3.0], side="right")
@@ -77,7 +77,7 @@ def quantile_edges(values: Array, parts: int) -> Array:
 
 
 def some_rows(surveyed: Survey, most: int) -> Batch:
-    """At most so many rows of the sample, a fixed choice at random: a wide log's sample, encoded, would be large."""
+    """At most so many rows of the sample, chosen with a fixed seed: the whole sample, encoded, can be large."""
     rows = surveyed.sample.rows
     return (
         surveyed.sample.take(np.sort(np.random.default_rng(0).permutation(rows)[:most]))

@@ -1,4 +1,4 @@
-"""Which rows and columns of a log a pass takes, and how they become contexts, prices and outcomes."""
+"""The rows and columns that a pass reads, and how they become contexts, prices and outcomes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,22 @@ from hushprice.fitting.reading.source import Batch, Source, rows_for
 from hushprice.kernels import streamed as kernel
 
 PARTS = ("all", "train", "held-out")
-HELD_OUT = 5  # one row in so many
+HELD_OUT = 5  # one row in this many is held out
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Some encoded rows: contexts, prices, outcomes, weights and row numbers in the log."""
+    """Encoded rows of a log.
+
+    Attributes
+    ----------
+    z : ndarray of shape (n, d)
+        Contexts.
+    price, y, w : ndarray of shape (n,)
+        Prices, outcomes and weights.
+    number : ndarray of shape (n,)
+        Row numbers in the log.
+    """
 
     z: Array
     price: Array
@@ -33,11 +43,28 @@ class Rows:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Design:
-    """What a pass over a log needs.
+    """The source, columns and encoding that a pass over a log uses.
 
-    ``sensitive`` marks the entries of z that the price sensitivity depends on (all if not given). ``part`` chooses
-    rows by a fixed hash of their number: one in five is held out. ``sample`` holds raw rows that a fit starts from and
-    ``numbers`` their row numbers; ``centre`` and ``spread`` are the price's, for the arithmetic and the ridge only.
+    Parameters
+    ----------
+    source : Source
+        The log.
+    encoding : Encoding
+        How columns become contexts.
+    price, outcome : str
+        Columns of the price and of the outcome.
+    weights : str, optional
+        Column of the weights.
+    sensitive : ndarray of bool of shape (d,), optional
+        Entries of z that the price sensitivity depends on; all by default.
+    part : {"all", "train", "held-out"}
+        Rows to use. A fixed hash of the row number holds out one row in five.
+    sample : Batch, optional
+        Raw rows that a fit starts from.
+    numbers : ndarray of int, optional
+        Row numbers of the sample.
+    centre, spread : float
+        Centre and scale of the price, which affect only rounding and the ridge.
     """
 
     source: Source
@@ -90,7 +117,7 @@ class Design:
         return replace(self, source=source, sample=None, numbers=None, part="all")
 
     def _inside(self, number: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which row numbers are in the part."""
+        """Mask of the row numbers in the part."""
         if self.part == "all":
             return np.ones(number.size, dtype=np.bool_)
         return np.asarray(held_out(number) == (self.part == "held-out"))
@@ -109,7 +136,7 @@ class Design:
         return (rows for rows in in_order(self.encode, self.numbered()) if rows.y.size)
 
     def numbered(self, *others: str | None) -> Iterator[tuple[Batch, int]]:
-        """Raw batches, with other columns if any are named, and the numbers of their first rows."""
+        """Raw batches and the row numbers of their first rows; ``others`` names further columns to read."""
         start = 0
         columns = (*self.columns, *filter(None, others))
         for batch in self.source.batches(columns, rows=rows_for(self.dim)):
@@ -126,16 +153,28 @@ class Design:
         """The complete rows of the part in one batch, and their numbers."""
         batch, start = item
         number = np.arange(start, start + batch.rows)
-        kept, _ = complete_rows(batch, self.price, self.outcome, self.weights)
-        kept &= self._inside(number)
-        if not kept.all():
-            batch, number = batch.take(kept), number[kept]
+        chosen, _ = complete_rows(batch, self.price, self.outcome, self.weights)
+        chosen &= self._inside(number)
+        if not chosen.all():
+            batch, number = batch.take(chosen), number[chosen]
         return batch, number
 
 
 def held_out(number: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which rows are held out: a fixed hash of the row number says so for one in five.
+    """Whether rows are held out, by a fixed hash of the row number.
 
+    Parameters
+    ----------
+    number : ndarray of int
+        Row numbers.
+
+    Returns
+    -------
+    ndarray of bool
+        True for one row in five.
+
+    Examples
+    --------
     >>> float(held_out(np.arange(100_000)).mean().round(2))
     0.2
     """

@@ -1,4 +1,4 @@
-"""Newton's method over a log: each step is one pass, whose sums are added up batch by batch."""
+"""Newton's method over a log: each step is one pass, which accumulates sums batch by batch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from hushprice.kernels import POISSON, newton
 from hushprice.kernels import streamed as kernel
 from hushprice.kernels.state import StreamedRows, ridge_penalty
 
-_MANY = 1_000_000  # records from which on a pass that is not needed is spared
-_SHARP = 3e-4  # a Newton decrement that falls by this factor in one step; what is left is relative to its square
+_MANY = 1_000_000  # number of records from which an unnecessary last pass is skipped
+_SHARP = 3e-4  # ratio of successive Newton decrements below which the remaining error is of the order of its square
 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """theta = map t: from coefficients in standard units of price, without those that are not sensitive, to theta."""
+    """theta = map t, where t holds coefficients in standard units of price, without those that are not sensitive."""
 
     map: Array
     sensitive: npt.NDArray[np.intp]
@@ -54,17 +54,17 @@ class Scale:
     def information(self, blocks: Array) -> Array:
         """The information of t from the lower triangles of sum h z z', sum h q z z' and sum h q^2 z z'."""
         one, two, three = blocks + np.tril(blocks, -1).transpose(0, 2, 1)
-        some = self.sensitive
-        return np.block([[one, -two[:, some]], [-two[some], three[np.ix_(some, some)]]])
+        index = self.sensitive
+        return np.block([[one, -two[:, index]], [-two[index], three[np.ix_(index, index)]]])
 
-    def unidentified(self, lost: Array, size: Array) -> npt.NDArray[np.bool_]:
-        """Which entries of theta change along directions of t (in units 1 / size) that the records do not see."""
-        return np.asarray(np.abs((self.map / size) @ lost).max(axis=1) > 1e-6 * np.abs(self.map / size).max(axis=1))
+    def unidentified(self, null: Array, size: Array) -> npt.NDArray[np.bool_]:
+        """Mask of the entries of theta that the null directions of t (in units 1 / size) change."""
+        return np.asarray(np.abs((self.map / size) @ null).max(axis=1) > 1e-6 * np.abs(self.map / size).max(axis=1))
 
 
 @dataclass(eq=False)
 class Sums:
-    """What a pass adds up."""
+    """The sums of a pass."""
 
     loss: float = 0.0
     smallest: float = np.inf
@@ -84,7 +84,7 @@ class Sums:
 
 @dataclass(eq=False)
 class Newton:
-    """Newton's method over the passes; keeps the point reached and the sums at the last point seen."""
+    """Newton's method over the passes; stores the current point and the sums at the last point evaluated."""
 
     design: Design
     family: Family
@@ -99,7 +99,7 @@ class Newton:
     constant: float = 0.0
 
     def minimise(self, start: Array, ridge: float, most: int) -> int:
-        """Minimise from a start; the last status of :func:`hushprice.kernels.newton.step`."""
+        """Minimise from a start; returns the last status of :func:`hushprice.kernels.newton.step`."""
         m, penalty = start.size, ridge_penalty(ridge)
         theta, trial, direction, factor = start.copy(), start.copy(), np.empty(m), np.zeros((m, m))
         state = np.array([np.inf, 1.0, np.inf])
@@ -119,7 +119,7 @@ class Newton:
         return status
 
     def sweep(self, t: Array) -> Sums:
-        """One pass: loss, gradient and information at t, each batch's added in order."""
+        """One pass: loss, gradient and information at t, added batch by batch in order."""
         self.passes += 1
         total, read = Sums(), 0
         for sums, rows, constant in in_order(lambda item: self._batch(item, t), self.design.numbered()):

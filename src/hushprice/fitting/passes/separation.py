@@ -1,14 +1,14 @@
 """Whether records are separable, in bounded memory, by cutting planes.
 
-The likelihood has no maximum exactly when a direction v exists along which it never falls and somewhere rises:
+The likelihood has no maximum if and only if it never falls and somewhere rises along some direction v:
 logistic, (2 y - 1) x.v >= 0 for all records; Poisson, x.v <= 0 where y = 0 and x.v = 0 elsewhere; not all zero
-(Albert & Anderson 1984). Write s for the signed rows, so that s.v >= 0, and g for the sum of those that may be
-positive. Then v is sought by the linear program
+(Albert & Anderson 1984). Let s be the signed rows, so that s.v >= 0, and g the sum of those that may be
+positive. A linear program searches for v:
 
     max g.v   over |v_j| <= 1   with s.v >= 0 for a working set of records.
 
-If the maximum is 0 no direction separates the working set, nor therefore all records. Otherwise the rows are streamed
-for records that contradict v; the worst join the working set. If there are none, v separates.
+If the maximum is 0, no direction separates the working set, and so none separates all records. Otherwise a pass over
+the rows finds records with s.v < 0; the worst join the working set. If there are none, v separates the records.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from hushprice.fitting.reading.source import Batch
 from hushprice.kernels import LOGISTIC
 
 _ROUNDS = 60  # of the linear program over one set of rows
-_WORST = 100  # records a batch that join the working set at most
-_JOIN = 2_000  # ... and a pass
-_ZERO = 1e-7  # a mean margin, or a cosine, that is 0 but for the tolerance of the linear program
+_WORST = 100  # most records per batch that join the working set
+_JOIN = 2_000  # most records per pass
+_ZERO = 1e-7  # a mean margin or a cosine that is 0 within the tolerance of the linear program
 
 
 def separable(design: Design, code: int) -> bool:
-    """Whether a direction tells the outcomes apart without error; first on the sample, then on all rows."""
+    """Whether a direction separates the outcomes without error; first on the sample, then on all rows."""
     signs = _Signs.of(design, code)
     working = worst = np.zeros((0, signs.aim.size))
     for stage in filter(None, (design.on_sample(), design)):
@@ -48,7 +48,7 @@ def separable(design: Design, code: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Signs:
-    """How records become signed rows: the family, the scale of the columns, and g a record (``aim``)."""
+    """How records become signed rows: the family, the scale of the columns, and g per record (``aim``)."""
 
     design: Design
     code: int
@@ -80,7 +80,7 @@ class _Signs:
 
 def _direction(aim: Array, working: Array) -> Array | None:
     """The v of the linear program; None if its maximum is 0."""
-    found = scipy.optimize.linprog(
+    result = scipy.optimize.linprog(
         -aim,
         A_ub=-working if len(working) else None,
         b_ub=np.zeros(len(working)) if len(working) else None,
@@ -88,12 +88,12 @@ def _direction(aim: Array, working: Array) -> Array | None:
         method="highs",
         options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
     )
-    v = np.asarray(found.x if found.status == 0 else 0.0 * aim, dtype=np.float64)
+    v = np.asarray(result.x if result.status == 0 else 0.0 * aim, dtype=np.float64)
     return v if aim @ v > _ZERO else None
 
 
 def _contradictions(design: Design, signs: _Signs, v: Array) -> Array:
-    """Signed rows, of length 1, that have s.v < 0: the worst of each batch, and of these the worst."""
+    """Signed rows of length 1 with s.v < 0: the worst of each batch, and the worst of these."""
 
     def worst(item: tuple[Batch, int]) -> tuple[Array, Array]:
         rows = design.encode(item)
@@ -111,8 +111,8 @@ def _contradictions(design: Design, signs: _Signs, v: Array) -> Array:
 
     margins, rows = np.zeros(0), np.zeros((0, v.size))
     for margin, some in in_order(worst, design.numbered()):
-        if margin.size:  # only so many are held at a time
+        if margin.size:  # limits memory
             margins, rows = np.concatenate([margins, margin]), np.vstack([rows, some])
-            kept = np.argsort(margins, kind="stable")[:_JOIN]
-            margins, rows = margins[kept], rows[kept]
+            order = np.argsort(margins, kind="stable")[:_JOIN]
+            margins, rows = margins[order], rows[order]
     return rows

@@ -1,4 +1,4 @@
-"""Exact maximum likelihood over a log of any length: Newton's method, one pass over the rows a step."""
+"""Exact maximum likelihood over a log of any length: Newton's method with one pass over the rows per step."""
 
 from __future__ import annotations
 
@@ -18,22 +18,37 @@ from hushprice.fitting.passes.separation import separable
 from hushprice.fitting.passes.survey import Progress
 from hushprice.kernels import LINEAR, LOGISTIC, newton
 
-RIDGE = 1.0  # where the records alone do not decide
+RIDGE = 1.0  # used if the records do not identify the estimate
 _MOST_PASSES = 100
-_DOUBT = 10  # passes after which separable records are the likeliest reason
-_SINGULAR = 1e-12  # an eigenvalue of the information, with columns on one scale, that is 0 but for rounding
+_DOUBT = 10  # passes after which to check whether the records are separable
+_SINGULAR = 1e-12  # an eigenvalue of the scaled information that is 0 within rounding
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StreamedFit:
     """A fit over all rows of a design.
 
-    ``theta`` (2 d) and ``covariance`` (2 d, 2 d) are 0 at entries of beta that are not sensitive. The covariance is
-    ``phi H^-1 I H^-1`` with H the penalised and I the plain information, and NaN for coefficients that the records
-    do not identify. ``rank`` counts what they identify, of ``coefficients``. ``ridge`` is the one used, which is
-    above the one asked for where the records alone do not decide. ``weight`` is the sum of weights; the
-    log-likelihood has every constant, and is at the estimated ``dispersion`` for linear demand. Whether records are
-    ``separable`` is not asked of a fit with a ridge of its own.
+    Attributes
+    ----------
+    theta : ndarray of shape (2 d,)
+        Estimate; 0 at entries of beta that are not sensitive.
+    covariance : ndarray of shape (2 d, 2 d)
+        ``phi H^-1 I H^-1`` with H the penalised and I the plain information; NaN for coefficients that the records do
+        not identify.
+    loglik : float
+        Log-likelihood with all constants; for linear demand at the estimated dispersion.
+    dispersion : float
+        Residual variance of linear demand; 1 otherwise.
+    rank, coefficients : int
+        Number of identified coefficients, and of all.
+    records, weight : int, float
+        Number of records and the sum of their weights.
+    passes : int
+        Number of passes over the log.
+    ridge : float
+        Ridge used; 1 if none was requested and the records do not identify the estimate.
+    separable : bool
+        Whether the records are separable; not checked if a ridge was requested.
     """
 
     theta: Array
@@ -66,23 +81,51 @@ def stream_fit(
 ) -> StreamedFit:
     """The maximum likelihood estimate of theta = (alpha, beta) from all rows of the design.
 
+    Parameters
+    ----------
+    design : Design
+        Log, columns and encoding.
+    family : Family or str
+        Demand family.
+    ridge : float
+        Penalty on theta in standard units. If it is 0 and the records are separable or do not identify every
+        coefficient, a ridge of 1 is used: see ``rank``, ``separable`` and ``ridge`` of the result.
+    start : array-like of shape (2 d,), optional
+        Start of Newton's method; by default a fit on the design's sample.
+    tolerance : float
+        Length of the last step in standard errors. That step is taken, so the remaining error is of the order of its
+        square.
+    overlapping : bool
+        Whether it is already certain that the records are not separable; skips the check.
+    progress : callable, optional
+        Called with the name of the pass and the number of rows read in it.
+
+    Returns
+    -------
+    StreamedFit
+        The estimate. It does not depend on the number of threads.
+
+    Raises
+    ------
+    HushpriceError
+        If Newton's method does not converge.
+
+    Notes
+    -----
     Minimises ``sum_i w_i [psi(eta_i) - y_i eta_i] + ridge/2 |t|^2`` with ``eta = z.alpha - (z.beta) p``, where t is
-    theta in standard units: with (p - centre) / spread instead of p. Weights count like repeated records, in
-    standard errors and dispersion too.
+    theta in standard units: with (p - centre) / spread instead of p. Weights count like repeated records, in standard
+    errors and dispersion too.
 
-    Newton's method starts from ``start`` (2 d) or from a fit on the design's sample. ``tolerance`` is the length of
-    the last step in standard errors; that step is taken, so what is left is of the order of its square. From a
-    million records on, a step shorter than 0.001 and than 0.0003 of the one before is the last as well: steps shrink
-    quadratically, so that 1e-10 standard errors are left, and a relative error of 1e-7 in the covariance. The result
-    does not depend on the number of threads.
+    With a million records or more, a step shorter than 0.001, and shorter than 0.0003 times the one before, is the last
+    as well: steps shrink quadratically, so the remaining error is 1e-10 standard errors, and the relative error of the
+    covariance 1e-7.
 
-    ``overlapping`` says that the records are known not to be separable, which is then not asked again.
+    References
+    ----------
+    McCullagh & Nelder, *Generalized Linear Models*. Existence: Albert & Anderson (1984).
 
-    Records that do not identify every coefficient, or that are separable, are fitted with a ridge of 1.0 if none was
-    asked for: ``rank``, ``separable`` and ``ridge`` of the result say so.
-
-    Reference: McCullagh & Nelder, *Generalized Linear Models*; existence: Albert & Anderson (1984).
-
+    Examples
+    --------
     >>> from hushprice.fitting.passes.survey import survey
     >>> log = {"p": [1.0, 1, 1, 2, 2, 2], "y": [4, 4, 4, 2, 2, 2]}
     >>> fit = stream_fit(Design.of(survey(log, price="p", outcome="y", features=[])), "poisson")
@@ -118,14 +161,14 @@ def _result(run: Newton, ridge: float, separated: bool) -> StreamedFit:
     sums, m, d = run.sums, run.theta.size, run.design.dim
     size = np.sqrt(np.where(np.diag(run.plain) > 0.0, np.diag(run.plain), 1.0))
     values, vectors = np.linalg.eigh(run.plain / np.outer(size, size))
-    seen = values > _SINGULAR * m * max(values[-1], 0.0)
-    rank = int(seen.sum())
+    identified = values > _SINGULAR * m * max(values[-1], 0.0)
+    rank = int(identified.sum())
     linear, freedom = run.family.code == LINEAR, sums.weight - rank
     dispersion = 2.0 * sums.loss / freedom if linear and freedom > 0 else 1.0
     covariance = run.scale.map @ (dispersion * _covariance(run.plain, ridge)) @ run.scale.map.T
     if rank < m:
-        blind = run.scale.unidentified(vectors[:, ~seen], size)
-        covariance[blind, :] = covariance[:, blind] = np.nan
+        unidentified = run.scale.unidentified(vectors[:, ~identified], size)
+        covariance[unidentified, :] = covariance[:, unidentified] = np.nan
         rest = np.concatenate([np.zeros(d, dtype=np.bool_), ~np.asarray(run.design.sensitive)])
         covariance[rest, :] = covariance[:, rest] = 0.0
     loglik = -sums.loss - run.constant
@@ -148,7 +191,7 @@ def _result(run: Newton, ridge: float, separated: bool) -> StreamedFit:
 
 
 def _covariance(information: Array, ridge: float) -> Array:
-    """H^-1 I H^-1 with H = I + ridge, by the kernel's Cholesky, which does not mind columns of different scale."""
+    """H^-1 I H^-1 with H = I + ridge, by the kernel's Cholesky, which tolerates columns of different scale."""
     m = len(information)
     factor, inverse, eye = np.zeros((m, m)), np.empty((m, m)), np.eye(m)
     if not newton.cholesky(information + ridge * eye, factor):  # the ridge is lost in rounding
@@ -159,7 +202,7 @@ def _covariance(information: Array, ridge: float) -> Array:
 
 
 def _from_sample(design: Design, family: Family, scale: Scale, ridge: float) -> Array:
-    """A start: the fit on the sample, with a ridge so that there is one; itself started from the mean outcome."""
+    """A start: the fit on the sample, with a ridge so that it exists; it starts from the mean outcome."""
     some = design.on_sample()
     t = np.zeros(scale.map.shape[1])
     if some is None:

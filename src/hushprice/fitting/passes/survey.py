@@ -1,4 +1,4 @@
-"""The first pass over a log: what is in it, how to encode it, and a sample to start from."""
+"""The first pass over a log: its contents, its encoding, and a sample from which fits start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import numpy.typing as npt
 from hushprice.arrays import Array
 from hushprice.demand import Family, as_family
 from hushprice.errors import InvalidInput
-from hushprice.fitting.passes.survey_sums import Columns, Tally, complete_rows, join_levels, look_at, number, refuse_id
+from hushprice.fitting.passes.survey_sums import (
+    Columns,
+    LogCounts,
+    complete_rows,
+    count_batch,
+    join_levels,
+    number,
+    refuse_id,
+)
 from hushprice.fitting.reading.encoding import Category, Encoding, Feature, Number
 from hushprice.fitting.reading.ordered_map import in_order
 from hushprice.fitting.reading.source import Batch, Log, Source, TurnedText, rows_for
@@ -19,14 +27,26 @@ from hushprice.kernels import streamed as kernel
 
 __all__ = ["Columns", "Outcomes", "Progress", "Survey", "complete_rows", "survey"]
 
-Progress = Callable[[str, int], None]  # what is being done, and how many rows of the log have been read for it
+Progress = Callable[[str, int], None]  # name of the current pass, number of rows read in it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """Facts about outcomes: binary, all 0 or 1; whole, all whole numbers of at least 0; their range and mean; ends, all
-    the lowest or the highest.
+    """Facts about the outcomes of a log.
 
+    Attributes
+    ----------
+    binary : bool
+        Whether all are 0 or 1.
+    whole : bool
+        Whether all are whole numbers of at least 0.
+    low, high, mean : float
+        Range and mean.
+    ends : bool
+        Whether each one is the lowest or the highest.
+
+    Examples
+    --------
     >>> Outcomes.of(np.array([0.0, 3.0])).family
     Poisson()
     """
@@ -40,7 +60,7 @@ class Outcomes:
 
     @classmethod
     def of(cls, y: Array) -> Outcomes:
-        """Those of an array, of at least one outcome."""
+        """The facts about an array of at least one outcome."""
         binary, whole = kernel.outcome_facts(y)
         low, high = float(y.min()), float(y.max())
         ends = bool(((y == low) | (y == high)).all())
@@ -48,21 +68,42 @@ class Outcomes:
 
     @property
     def family(self) -> Family:
-        """The family that they call for."""
+        """The family that "auto" chooses for these outcomes."""
         return as_family("logistic" if self.binary else "poisson" if self.whole else "linear")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Survey:
-    """What one pass over a log tells.
+    """The result of :func:`survey`.
 
-    ``records`` of the ``rows`` are kept, of total ``weight``, and ``counts`` says whether the weights are whole
-    numbers; ``left_out`` counts the others by reason ("no price", "no outcome",
-    "no weight", "weight 0"; the first that applies). ``sample`` holds raw rows, only
-    kept ones, and ``numbers`` their row numbers in the log: all of them, or a fixed pseudorandom choice of 50 000 to
-    100 000. ``constant`` names the features left out because they never vary, ``rare`` the categories left out because
-    every level is rare, ``effective`` is (sum w)^2 / sum w^2, ``segments`` are the levels of the
-    segment column in the order of their frequency.
+    Attributes
+    ----------
+    source, columns : Source, Columns
+        The log and the roles of its columns.
+    encoding : Encoding
+        How columns become contexts.
+    rows, records : int
+        Number of rows, and of complete rows.
+    weight : float
+        Total weight of the complete rows.
+    effective : float
+        Effective number of rows, (sum w)^2 / sum w^2.
+    counts : bool
+        Whether the weights are whole numbers.
+    left_out : dict of str to int
+        Number of other rows by the first reason that applies: "no price", "no outcome", "no weight" or "weight 0".
+    price : Number
+        Mean, standard deviation and range of the price.
+    outcomes : Outcomes
+        Facts about the outcomes.
+    sample, numbers : Batch, ndarray of int
+        Raw complete rows and their row numbers: all, or a fixed pseudorandom choice of 50 000 to 100 000.
+    constant : tuple of str
+        Features left out because they never vary.
+    rare : tuple of str
+        Categories left out because every level is rare.
+    segments : Category or None
+        Levels of the segment column, the most frequent first.
     """
 
     source: Source
@@ -88,7 +129,7 @@ class Survey:
 
 
 class _Mixed(Exception):
-    """Columns that turned out to hold text."""
+    """Columns assumed to hold numbers hold text."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
@@ -105,14 +146,40 @@ def survey(
     segment: str | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """One pass over a log: its encoding, its ranges, what is missing, and a sample.
+    """Survey a log in one pass: its encoding, its ranges, missing values, and a sample.
 
-    A feature is a category if it is named in ``categories`` or holds text in any of its rows. A row without a finite
-    price, outcome or weight, or with weight 0, is left out; a negative weight is refused. Means, standard deviations
-    and counts of levels are those of the rows kept, each counted once.
+    Parameters
+    ----------
+    log : path, frame, Arrow table, mapping or Source
+        The log.
+    price, outcome : str
+        Columns of the price and of the outcome.
+    features : sequence of str
+        Columns of the features.
+    weights : str, optional
+        Column of the weights.
+    categories : sequence of str
+        Number columns to use as categories. A column with text in any row is a category too.
+    segment : str, optional
+        Column of the segments.
+    progress : callable, optional
+        Called with "survey" and the number of rows read.
 
-    >>> found = survey({"p": [1, 2, None], "y": [1, 0, 1], "x": [3, 5, 4]}, price="p", outcome="y", features=["x"])
-    >>> found.records, found.left_out, found.outcomes.binary, found.encoding.features[0].mean
+    Returns
+    -------
+    Survey
+        Means, standard deviations and counts of levels are those of the complete rows, each counted once. A row
+        without a finite price, outcome or weight, or with weight 0, is left out.
+
+    Raises
+    ------
+    InvalidInput
+        If a weight is negative, a column looks like an id, or no row is complete.
+
+    Examples
+    --------
+    >>> surveyed = survey({"p": [1, 2, None], "y": [1, 0, 1], "x": [3, 5, 4]}, price="p", outcome="y", features=["x"])
+    >>> surveyed.records, surveyed.left_out, surveyed.outcomes.binary, surveyed.encoding.features[0].mean
     (2, {'no price': 1}, True, 4.0)
     """
     source = Source.open(log)
@@ -121,7 +188,7 @@ def survey(
         if name not in columns.features:
             raise InvalidInput(f"The category {name!r} is not among the features: {', '.join(columns.features)}.")
     words = frozenset(categories)
-    while True:  # again whenever a column of numbers turns out to hold text
+    while True:  # repeat if a column of numbers proves to hold text
         try:
             return _finish(source, _read(source, columns, words, progress))
         except TurnedText:
@@ -130,62 +197,62 @@ def survey(
             words |= mixed.names
 
 
-def _read(source: Source, columns: Columns, words: frozenset[str], progress: Progress | None) -> Tally:
-    tally = Tally(columns, words)
+def _read(source: Source, columns: Columns, words: frozenset[str], progress: Progress | None) -> LogCounts:
+    totals = LogCounts(columns, words)
     batches = source.batches(columns.needed, rows=rows_for(len(columns.needed)))
-    for look in in_order(lambda batch: look_at(batch, columns, words), batches):
-        if look.texts:
-            raise _Mixed(look.texts)
-        tally.add(look)
+    for part in in_order(lambda batch: count_batch(batch, columns, words), batches):
+        if part.texts:
+            raise _Mixed(part.texts)
+        totals.add(part)
         if progress is not None:
-            progress("survey", tally.rows)
-    return tally
+            progress("survey", totals.rows)
+    return totals
 
 
-def _finish(source: Source, tally: Tally) -> Survey:
-    columns = tally.columns
-    if tally.records == 0:
-        why = ", ".join(f"{reason}: {count}" for reason, count in tally.left_out.items())
+def _finish(source: Source, totals: LogCounts) -> Survey:
+    columns = totals.columns
+    if totals.records == 0:
+        why = ", ".join(f"{reason}: {count}" for reason, count in totals.left_out.items())
         raise InvalidInput(f"{source.name} has no rows to learn from{' (' + why + ')' if why else ''}.")
-    encoded = [(name, _feature(name, tally)) for name in columns.features]
-    lost = [name for name, feature in encoded if feature is None]
-    rare = tuple(name for name in lost if len(tally.levels.get(name, ())) > 1)
-    outcome = tally.moments[columns.outcome]
-    segments = None if columns.segment is None else join_levels(columns.segment, tally.levels[columns.segment])
+    encoded = [(name, _feature(name, totals)) for name in columns.features]
+    unused = [name for name, feature in encoded if feature is None]
+    rare = tuple(name for name in unused if len(totals.levels.get(name, ())) > 1)
+    outcome = totals.moments[columns.outcome]
+    segments = None if columns.segment is None else join_levels(columns.segment, totals.levels[columns.segment])
     return Survey(
         source=source,
         columns=columns,
         encoding=Encoding(features=tuple(feature for _, feature in encoded if feature is not None)),
-        rows=tally.rows,
-        records=tally.records,
-        weight=tally.weight,
-        effective=tally.weight * (tally.weight / max(tally.squares, np.finfo(float).tiny)),
-        counts=tally.counts,
-        left_out=dict(tally.left_out),
-        price=number(columns.price, tally.moments[columns.price], tally.records),
+        rows=totals.rows,
+        records=totals.records,
+        weight=totals.weight,
+        effective=totals.weight * (totals.weight / max(totals.squares, np.finfo(float).tiny)),
+        counts=totals.counts,
+        left_out=dict(totals.left_out),
+        price=number(columns.price, totals.moments[columns.price], totals.records),
         outcomes=Outcomes(
-            binary=tally.binary,
-            whole=tally.whole,
+            binary=totals.binary,
+            whole=totals.whole,
             low=outcome.low,
             high=outcome.high,
             mean=outcome.mean,
-            ends=len(tally.values) <= 2,
+            ends=len(totals.values) <= 2,
         ),
-        sample=Batch.join(tally.sample),
-        numbers=np.concatenate(tally.numbers),
-        constant=tuple(name for name in lost if name not in rare),
+        sample=Batch.join(totals.sample),
+        numbers=np.concatenate(totals.numbers),
+        constant=tuple(name for name in unused if name not in rare),
         rare=rare,
         segments=segments,
     )
 
 
-def _feature(name: str, tally: Tally) -> Feature | None:
-    """A feature as it is encoded; None if it does not vary."""
-    if name in tally.words:
-        refuse_id(name, tally.levels[name])
-        category = join_levels(name, tally.levels[name])
+def _feature(name: str, totals: LogCounts) -> Feature | None:
+    """The encoding of a feature; None if it does not vary."""
+    if name in totals.words:
+        refuse_id(name, totals.levels[name])
+        category = join_levels(name, totals.levels[name])
         return category if len(category.levels) > 1 else None
-    moments = tally.moments[name]
+    moments = totals.moments[name]
     if not np.isfinite(moments.sd):
         raise InvalidInput(f"The feature {name!r} has values too large to square: give it in larger units.")
-    return None if moments.constant else number(name, moments, tally.records)
+    return None if moments.constant else number(name, moments, totals.records)

@@ -1,4 +1,4 @@
-"""What a survey counts: moments of numbers, levels of categories, rows left out, and the sample."""
+"""The sums of a survey: moments of numbers, levels of categories, incomplete rows, and the sample."""
 
 from __future__ import annotations
 
@@ -22,14 +22,29 @@ from hushprice.fitting.reading.encoding import (
 from hushprice.fitting.reading.source import Batch
 from hushprice.kernels import streamed as kernel
 
-SAMPLE_ROWS = 100_000  # rows of the sample at most; half of it at least if the log has them
-MOST_WORDS = 100_000  # different words from which on a column is an id
-FEW_WORDS = 20  # different words up to which a column passes for a category, however few rows there are
+SAMPLE_ROWS = 100_000  # largest size of the sample; it has at least half of this if the log does
+MOST_WORDS = 100_000  # number of different words above which a column is an id
+FEW_WORDS = 20  # number of different words up to which a column is a category, however few rows there are
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Which columns play which part."""
+    """The roles of the columns of a log.
+
+    Parameters
+    ----------
+    price, outcome : str
+        Columns of the price and of the outcome.
+    features : tuple of str
+        Columns of the features.
+    weights, segment : str, optional
+        Columns of the weights and of the segments.
+
+    Raises
+    ------
+    InvalidInput
+        If a column has two roles.
+    """
 
     price: str
     outcome: str
@@ -65,7 +80,7 @@ class Moments:
     high: float = -np.inf
 
     def merge(self, count: int, mean: float, squares: float, low: float, high: float) -> None:
-        """Take in the moments of further values."""
+        """Add the moments of further values."""
         if count == 0:
             return
         total = self.count + count
@@ -85,12 +100,12 @@ class Moments:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Look:
-    """What one batch has."""
+class BatchCounts:
+    """The counts of one batch; ``complete`` marks its complete rows."""
 
     batch: Batch
     left_out: dict[str, int]
-    kept: npt.NDArray[np.bool_]
+    complete: npt.NDArray[np.bool_]
     weight: float
     squares: float
     counts: bool
@@ -102,8 +117,8 @@ class Look:
 
 
 @dataclass(eq=False)
-class Tally:
-    """What all batches so far have."""
+class LogCounts:
+    """The counts of all batches so far."""
 
     columns: Columns
     words: frozenset[str]
@@ -122,32 +137,33 @@ class Tally:
     numbers: list[npt.NDArray[np.int64]] = field(default_factory=list)
     spacing: int = 1
 
-    def add(self, look: Look) -> None:
-        n = int(np.count_nonzero(look.kept))
-        self.left_out.update(look.left_out)
-        self.weight += look.weight
-        self.squares += look.squares
-        self.counts = self.counts and look.counts
-        self.binary, self.whole = self.binary and look.facts[0], self.whole and look.facts[1]
+    def add(self, part: BatchCounts) -> None:
+        """Add the counts of the next batch."""
+        n = int(np.count_nonzero(part.complete))
+        self.left_out.update(part.left_out)
+        self.weight += part.weight
+        self.squares += part.squares
+        self.counts = self.counts and part.counts
+        self.binary, self.whole = self.binary and part.facts[0], self.whole and part.facts[1]
         if len(self.values) <= 2:
-            self.values |= look.values
-        for name, moments in look.moments.items():
+            self.values |= part.values
+        for name, moments in part.moments.items():
             self.moments.setdefault(name, Moments()).merge(*moments)
-        for name, counts in look.words.items():
-            known = self.levels.setdefault(name, Counter())
-            known.update(counts)
-            if len(known) > MOST_WORDS:
-                refuse_id(name, known)
-        self._keep(look)
-        self.rows += look.batch.rows
+        for name, counts in part.words.items():
+            total = self.levels.setdefault(name, Counter())
+            total.update(counts)
+            if len(total) > MOST_WORDS:
+                refuse_id(name, total)
+        self._sample(part)
+        self.rows += part.batch.rows
         self.records += n
 
-    def _keep(self, look: Look) -> None:
-        """Keep the rows whose hash is a multiple of the spacing, which doubles whenever the sample is full."""
-        numbers = np.arange(self.rows, self.rows + look.batch.rows)
-        chosen = look.kept & self._in_sample(numbers)
+    def _sample(self, part: BatchCounts) -> None:
+        """Sample the rows whose hash is a multiple of the spacing, which doubles when the sample is full."""
+        numbers = np.arange(self.rows, self.rows + part.batch.rows)
+        chosen = part.complete & self._in_sample(numbers)
         if chosen.any():
-            self.sample.append(look.batch.take(chosen))
+            self.sample.append(part.batch.take(chosen))
             self.numbers.append(numbers[chosen])
         while sum(map(len, self.numbers)) > SAMPLE_ROWS:
             self.spacing *= 2
@@ -159,62 +175,63 @@ class Tally:
         return np.asarray(kernel.row_hash(numbers, 1) & np.uint64(self.spacing - 1) == 0)
 
 
-def look_at(batch: Batch, columns: Columns, words: frozenset[str]) -> Look:
+def count_batch(batch: Batch, columns: Columns, words: frozenset[str]) -> BatchCounts:
     """Counts and moments of one batch."""
     texts = frozenset(f for f in columns.features if f not in words and not batch.is_number(f))
     complete, reasons = complete_rows(batch, columns.price, columns.outcome, columns.weights)
-    kept = batch if complete.all() else batch.take(complete)
-    y = kept.numbers(columns.outcome)
+    usable = batch if complete.all() else batch.take(complete)
+    y = usable.numbers(columns.outcome)
     moments, counts = {}, {}
     for name in (columns.price, columns.outcome, *(f for f in columns.features if f not in words | texts)):
-        moments[name] = kernel.moments(kept.numbers(name))
+        moments[name] = kernel.moments(usable.numbers(name))
     for name in (*(f for f in columns.features if f in words), *filter(None, (columns.segment,))):
-        codes, levels = kept.codes(name)
-        tally: Counter[str | None] = Counter()
+        codes, levels = usable.codes(name)
+        frequency: Counter[str | None] = Counter()
         for level, count in zip([None, *levels], np.bincount(codes + 1, minlength=len(levels) + 1), strict=True):
             if count:
-                tally[level] += int(count)
-        counts[name] = tally
-    w = kept.numbers(columns.weights) if columns.weights else np.ones(kept.rows)
+                frequency[level] += int(count)
+        counts[name] = frequency
+    w = usable.numbers(columns.weights) if columns.weights else np.ones(usable.rows)
     with np.errstate(over="ignore"):
         squares = float((w * w).sum())
-    return Look(
-        batch=batch, left_out=reasons, kept=complete, weight=float(w.sum()), squares=squares,
+    return BatchCounts(
+        batch=batch, left_out=reasons, complete=complete, weight=float(w.sum()), squares=squares,
         counts=kernel.outcome_facts(w)[1], facts=kernel.outcome_facts(y), values=_few(y), moments=moments,
         words=counts, texts=texts,
     )  # fmt: skip
 
 
 def _few(y: Array) -> frozenset[float]:
-    """The values there are, up to three of them."""
-    found: set[float] = set()
-    while y.size and len(found) < 3:
-        found.add(float(y[0]))
+    """Up to three different values of y."""
+    values: set[float] = set()
+    while y.size and len(values) < 3:
+        values.add(float(y[0]))
         y = y[y != y[0]]
-    return frozenset(found)
+    return frozenset(values)
 
 
 def complete_rows(
     batch: Batch, price: str, outcome: str, weights: str | None
 ) -> tuple[npt.NDArray[np.bool_], dict[str, int]]:
-    """The rows that can be used, and how many are left out for what reason."""
-    kept = np.ones(batch.rows, dtype=np.bool_)
+    """Mask of the complete rows, and the number of the others by reason."""
+    complete = np.ones(batch.rows, dtype=np.bool_)
     reasons = {}
     for reason, name in (("no price", price), ("no outcome", outcome), ("no weight", weights)):
         if name is not None:
-            known = np.isfinite(batch.numbers(name))
-            reasons[reason] = int(np.count_nonzero(kept & ~known))
-            kept &= known
+            present = np.isfinite(batch.numbers(name))
+            reasons[reason] = int(np.count_nonzero(complete & ~present))
+            complete &= present
     if weights is not None:
         w = batch.numbers(weights)
         if (w < 0.0).any():
             raise InvalidInput(f"The weights in {weights!r} must not be negative, got {w[w < 0.0][0]:g}.")
-        reasons["weight 0"] = int(np.count_nonzero(kept & (w == 0.0)))
-        kept &= w > 0.0
-    return kept, {reason: count for reason, count in reasons.items() if count}
+        reasons["weight 0"] = int(np.count_nonzero(complete & (w == 0.0)))
+        complete &= w > 0.0
+    return complete, {reason: count for reason, count in reasons.items() if count}
 
 
 def number(name: str, moments: Moments, records: int) -> Number:
+    """The encoding of a column of numbers."""
     missing = records - moments.count
     return Number(
         name,
@@ -240,7 +257,7 @@ def join_levels(name: str, counts: Counter[str | None]) -> Category:
 
 
 def refuse_id(name: str, counts: Counter[str | None]) -> None:
-    """Refuse a column whose words are different in more than half of the rows, or far too many to be levels."""
+    """Refuse a column with different words in more than half of the rows, or with too many words to be levels."""
     words = len(counts) - (None in counts)
     if words > MOST_WORDS or words > max(FEW_WORDS, sum(counts.values()) / 2):
         raise InvalidInput(

@@ -1,9 +1,9 @@
-"""From raw columns to contexts z: numbers standardised, categories as indicators, missing values by a stated rule.
+"""Encode raw columns as contexts z: standardised numbers and indicators of categories.
 
-The rule: a missing number takes the mean, and if 1% or more of the rows miss it, an indicator "<name> missing" is
+A missing number becomes the mean, and if it is missing in 1% or more of the rows, an indicator "<name> missing" is
 added; an infinite number counts as missing. A missing category is the level "(missing)". Levels with fewer than 20
-rows, or beyond the 100 most frequent, are joined into "(other)". A level never seen before is taken for "(other)" if
-there is one, else for the most frequent level.
+rows, or beyond the 100 most frequent, are joined into "(other)". An unknown level becomes "(other)" if that exists,
+else the most frequent level.
 """
 
 from __future__ import annotations
@@ -21,14 +21,26 @@ from hushprice.fitting.reading.source import Batch
 from hushprice.kernels import streamed as kernel
 
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
-MIN_LEVEL_ROWS = 20  # rows of a level of its own
-MAX_LEVELS = 100  # levels of a category
-INDICATED = 0.01  # share of missing values from which on they get an indicator
+MIN_LEVEL_ROWS = 20  # smallest number of rows of a level
+MAX_LEVELS = 100  # largest number of levels of a category
+INDICATED = 0.01  # share of missing values from which an indicator is added
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number feature, encoded as (x - mean) / sd, over the rows that were used."""
+    """A number feature, encoded as (x - mean) / sd.
+
+    Parameters
+    ----------
+    name : str
+        Column.
+    mean, sd, low, high : float
+        Mean, standard deviation and range over the rows used.
+    missing : int
+        Number of rows where it is missing.
+    indicator : bool
+        Whether an indicator of missing values is added.
+    """
 
     name: str
     mean: float
@@ -67,7 +79,19 @@ class Number:
 
 @dataclass(frozen=True)
 class Category:
-    """A category feature, encoded as an indicator for each level but the first, which is the most frequent."""
+    """A category feature, encoded as one indicator per level except the first, which is the most frequent.
+
+    Parameters
+    ----------
+    name : str
+        Column.
+    levels : tuple of str
+        Levels, the most frequent first.
+    counts : tuple of int
+        Rows per level.
+    missing : int
+        Number of rows where it is missing.
+    """
 
     name: str
     levels: tuple[str, ...]
@@ -79,12 +103,12 @@ class Category:
         return tuple(f"{self.name}={level}" for level in self.levels[1:])
 
     def places(self, batch: Batch) -> npt.NDArray[np.int64]:
-        """The place of each row's level. An unknown level goes to "(other)" if there is one, else to the first."""
-        known = {level: i for i, level in enumerate(self.levels)}
-        rest = known.get(OTHER_LEVEL, 0)
+        """The index of each row's level. An unknown level becomes "(other)" if that exists, else the first."""
+        index = {level: i for i, level in enumerate(self.levels)}
+        rest = index.get(OTHER_LEVEL, 0)
         codes, words = batch.codes(self.name)
-        table = [known.get(word, rest) for word in words]
-        return np.array([*table, known.get(MISSING_LEVEL, rest)], dtype=np.int64)[codes]
+        table = [index.get(word, rest) for word in words]
+        return np.array([*table, index.get(MISSING_LEVEL, rest)], dtype=np.int64)[codes]
 
     def fill(self, batch: Batch, out: Array) -> None:
         """Write the feature's entries of z, by rows of ``out``."""
@@ -109,8 +133,15 @@ _KINDS: dict[str, type[Number] | type[Category]] = {"number": Number, "category"
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """How raw columns become the entries of z, of which the first is 1.
+    """How raw columns become the entries of z, the first of which is 1.
 
+    Parameters
+    ----------
+    features : tuple of Number or Category
+        The features, in the order of their entries.
+
+    Examples
+    --------
     >>> risk = Category("risk", ("LOW", "HIGH"), (70, 30))
     >>> encoding = Encoding(features=(Number("age", 40.0, 10.0, 18.0, 80.0), risk))
     >>> encoding.names
@@ -130,14 +161,14 @@ class Encoding:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The entries of z, all different: an entry whose name is taken has "again" behind it."""
-        found = {"1": None}
+        """The names of the entries of z, made unique by appending "again"."""
+        names = {"1": None}
         for feature in self.features:
             for name in feature.names:
-                while name in found:
+                while name in names:
                     name += " again"
-                found[name] = None
-        return tuple(found)
+                names[name] = None
+        return tuple(names)
 
     @property
     def dim(self) -> int:
@@ -145,7 +176,7 @@ class Encoding:
 
     @property
     def places(self) -> dict[str, range]:
-        """The places of each feature's entries in z."""
+        """The indices of each feature's entries in z."""
         result: dict[str, range] = {}
         place = 1
         for feature in self.features:
@@ -158,7 +189,7 @@ class Encoding:
         return np.ascontiguousarray(self.by_columns(batch)[:, : batch.rows].T)
 
     def by_columns(self, batch: Batch) -> Array:
-        """The contexts as the kernels take them: (d, n), with zeros up to a whole number of tiles."""
+        """The contexts in the layout of the kernels: (d, n), padded with zeros to a whole number of tiles."""
         n = batch.rows
         z = np.empty((self.dim, -(-n // kernel.TILE) * kernel.TILE))
         z[:, n:] = 0.0
@@ -173,7 +204,7 @@ class Encoding:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Encoding:
-        """What :meth:`to_dict` wrote."""
+        """An encoding from the data of :meth:`to_dict`; raises InvalidInput if the data is damaged."""
         try:
             features = tuple(_KINDS[entry["kind"]].from_dict(entry) for entry in data["features"])
         except (KeyError, TypeError, AttributeError) as problem:

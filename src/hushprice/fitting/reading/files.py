@@ -1,4 +1,4 @@
-"""The files a log can be made of: CSV, gzipped CSV and Parquet, each read in bounded memory."""
+"""Read log files in bounded memory: CSV, gzipped CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 def parts(path: Path) -> tuple[Part, ...]:
     """The files of a path, in the order of their names."""
     if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.is_file() and _is_log(p, path))
-        if not found:
+        matches = sorted(p for p in path.rglob("*") if p.is_file() and _is_log(p, path))
+        if not matches:
             raise InvalidInput(f"The folder {path} has no CSV or Parquet files.")
-        return tuple(_part(p) for p in found)
+        return tuple(_part(p) for p in matches)
     if not path.is_file():
         raise InvalidInput(f"There is no log {path}.")
     return (_part(path),)
@@ -42,7 +42,7 @@ def _is_log(path: Path, folder: Path) -> bool:
 
 
 def _part(path: Path) -> Part:
-    """A file by its content, then by its name."""
+    """The part for a file; its content decides the format, then its name."""
     with _reading(path), path.open("rb") as file:
         head = file.read(4)
     if not head:
@@ -75,7 +75,7 @@ Stamp = tuple[int, int, int]
 
 
 def _stamp(path: Path) -> Stamp:
-    """What changes whenever a file is rewritten."""
+    """Inode, size and modification time, which change when a file is rewritten."""
     with _reading(path):
         facts = path.stat()
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
@@ -83,7 +83,7 @@ def _stamp(path: Path) -> Stamp:
 
 @contextmanager
 def _same(path: Path, stamp: Stamp) -> Iterator[None]:
-    """A pass over a file, refused if the file is not the one that was opened: each pass must see the same rows."""
+    """Raise if a file has changed since it was opened, before or after a pass: each pass must read the same rows."""
     for end in (False, True):
         if _stamp(path) != stamp:
             raise InvalidInput(f"{path} has changed since it was opened. Take a copy that nobody writes to.")
@@ -111,7 +111,7 @@ class TablePart:
 
 @dataclass(frozen=True, eq=False)
 class ParquetPart:
-    """A Parquet file. Columns are read through a buffer, so that large row groups need no more memory than small."""
+    """A Parquet file. Columns are read through a buffer, so that memory does not grow with row groups."""
 
     name: str
     path: Path
@@ -140,7 +140,7 @@ class ParquetPart:
 
 @dataclass(frozen=True, eq=False)
 class CsvPart:
-    """A CSV file, zipped or not. A column's type is that of its first block, until the file contradicts it."""
+    """A CSV file, gzipped or not. A column has the type of its first block until a later value contradicts it."""
 
     name: str
     path: Path
@@ -188,7 +188,7 @@ class CsvPart:
                 self._turn(self.columns[int(unfit[1])], unfit[3])
 
     def _turn(self, name: str, value: str) -> None:
-        """Read a column as text from now on, and say so to whoever has begun to read it as numbers."""
+        """Read a column as text from now on, and raise TurnedText so that the current reader starts again."""
         text = f"The column {name!r} of {self.name} begins with numbers, but has {value[:40]!r} further on."
         if self.types[name] == _DICTIONARY:
             raise InvalidInput(text)
@@ -211,7 +211,7 @@ _NULLS: dict[str, Any] = {"null_values": list(MISSING), "strings_can_be_null": T
 
 
 def _csv_type(kind: Any) -> Any:
-    """Numbers are floats, nothing yet is a number to come, and what is neither number nor truth value is text."""
+    """The type to read a column as: bool, float (also for a column without values so far) or text."""
     if pa.types.is_boolean(kind):
         return kind
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)

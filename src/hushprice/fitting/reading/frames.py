@@ -1,4 +1,4 @@
-"""What scikit-learn calls X and y: frames by name, arrays by place, checked as scikit-learn would."""
+"""Read scikit-learn's X and y: frames by column name, arrays by column number, with scikit-learn's checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hushprice.fitting.reading.source import Batch, Source, missing_column
 
 
 class BadValue(InvalidInput, TypeError):
-    """Something in X is neither a number nor text."""
+    """A value of X is neither a number nor text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Frame:
         return cls(names, data, len(values), True)
 
     def name(self, column: str | int) -> str:
-        """The name of a column given by its name or by its place."""
+        """The name of a column from its name or its number."""
         if str(column) in self.names:
             return str(column)
         if isinstance(column, str) and self.numbered:
@@ -61,7 +61,7 @@ class Frame:
         return self.names[column]
 
     def renamed(self, names: Sequence[str], owner: str) -> Frame:
-        """The columns of an array under the names they had in fitting."""
+        """The columns of an array under their names in the fit."""
         if len(names) != len(self.names):
             raise InvalidInput(
                 f"X has {len(self.names)} features, but {owner} is expecting {len(names)} features as input: "
@@ -81,7 +81,7 @@ class Frame:
 
 
 def _table(X: Any) -> Any:
-    """An array of two dimensions, or an error in scikit-learn's words."""
+    """X as an array of two dimensions; errors have scikit-learn's texts."""
     values = np.asarray(X)
     if values.dtype.kind == "c":
         raise InvalidInput("Complex data not supported: X must hold real numbers.")

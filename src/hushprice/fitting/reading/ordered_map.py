@@ -1,4 +1,4 @@
-"""Work on a stream by several threads, in order and in bounded memory."""
+"""Map a function over a stream by several threads, in order and in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ R = TypeVar("R")
 
 
 def in_order(function: Callable[[T], R], items: Iterable[T], *, workers: int | None = None) -> Iterator[R]:
-    """``map`` by threads: the results in the order of the items, of which only a few are held at a time.
+    """``map`` by threads: results in the order of the items, only a few of which are in memory at a time.
 
-    The items are drawn by the caller's thread while the others work.
+    The caller's thread iterates over the items while the other threads work.
 
+    Examples
+    --------
     >>> list(in_order(lambda x: x * x, range(5)))
     [0, 1, 4, 9, 16]
     """

@@ -21,17 +21,28 @@ from hushprice.arrays import Array
 from hushprice.errors import InvalidInput, nearest
 
 Log = Any  # a path, a folder, an Arrow table, a pandas or polars frame, a mapping of columns, or a Source
-ROWS_PER_BATCH = 65_536  # a batch has at most so many
-NUMBERS_PER_BATCH = 1 << 22  # numbers that a pass holds for each batch, so that wide logs have shorter ones
+ROWS_PER_BATCH = 65_536  # largest number of rows of a batch
+NUMBERS_PER_BATCH = 1 << 22  # largest number of numbers per batch, so that wide logs have shorter batches
 
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # words that stand for nothing
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # words that mean a missing value
 _WHOLE = re.compile(r"(0|-?[1-9]\d{0,14})\.0*", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Columns of some consecutive rows.
+    """Columns of consecutive rows of a log.
 
+    Parameters
+    ----------
+    data : mapping of str to Arrow array
+        The columns.
+    rows : int
+        Number of rows.
+    origin : str
+        Name of the log in error messages.
+
+    Examples
+    --------
     >>> source = Source.open({"p": [1.0, None], "risk": ["LOW", None], "late": [True, False]})
     >>> batch = source.read(source.columns)
     >>> batch.rows, batch.numbers("p"), batch.words("risk"), batch.numbers("late")
@@ -47,7 +58,7 @@ class Batch:
         return tuple(self.data)
 
     def is_number(self, name: str) -> bool:
-        """Whether a column holds numbers or truth values; a column without any value passes for one."""
+        """Whether a column holds numbers or booleans; a column without values counts as numbers."""
         kind = _kind(self._column(name).type)
         return bool(
             pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
@@ -55,7 +66,7 @@ class Batch:
         )  # fmt: skip
 
     def numbers(self, name: str) -> Array:
-        """A column as floats, NaN where missing. Truth values are 0 and 1; text is read if it is a number."""
+        """A column as floats, NaN where missing. Booleans become 0 and 1; text must be numbers."""
         column = self._column(name)
         if not self.is_number(name):
             return self._parsed(name)
@@ -65,7 +76,7 @@ class Batch:
             column = column.cast(pa.int8())
         if not pa.types.is_float64(column.type):
             column = column.cast(pa.float64(), safe=False)
-        return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)  # a copy of one's own
+        return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)  # a writable copy
 
     def words(self, name: str) -> npt.NDArray[np.object_]:
         """A column as text, None where a value is missing. Numbers are written as short as possible: 1.0 is "1"."""
@@ -73,14 +84,14 @@ class Batch:
         return np.array([*levels, None], dtype=object)[codes]
 
     def codes(self, name: str) -> tuple[npt.NDArray[np.int64], list[str]]:
-        """A column as places in a list of words, -1 where a value is missing. A word can stand in two places."""
+        """A column as indices into a list of words, -1 where missing. A word can occur twice in the list."""
         column = self._column(name)
         if self.is_number(name) and not pa.types.is_integer(_kind(column.type)):
             values, places = np.unique(self.numbers(name), return_inverse=True)
-            known = [_shortest(v) for v in values if np.isfinite(v)]
+            words = [_shortest(v) for v in values if np.isfinite(v)]
             shift = int(np.count_nonzero(values == -np.inf))
             places = places - shift
-            return np.where((places < 0) | (places >= len(known)), -1, places), known
+            return np.where((places < 0) | (places >= len(words)), -1, places), words
         if not pa.types.is_dictionary(column.type):
             column = _text(column, name).dictionary_encode()
         listed = [_word(w) for w in _text(column.dictionary, name).to_pylist()]
@@ -89,7 +100,7 @@ class Batch:
         return level[index], [w or "" for w in listed]
 
     def take(self, rows: npt.NDArray[Any]) -> Batch:
-        """Some of the rows, by number or by a mask."""
+        """The selected rows, by number or by a mask."""
         places = np.flatnonzero(rows) if rows.dtype == bool else rows
         index = pa.array(places, type=pa.int64())
         return Batch({name: column.take(index) for name, column in self.data.items()}, len(places), self.origin)
@@ -107,7 +118,7 @@ class Batch:
         return self.data[name]
 
     def _parsed(self, name: str) -> Array:
-        """The numbers that a column of text spells."""
+        """A column of text as numbers."""
         codes, words = self.codes(name)
         values = np.full(len(words) + 1, np.nan)
         for i, word in enumerate(words):
@@ -131,13 +142,24 @@ class Part(Protocol):
     def columns(self) -> tuple[str, ...]: ...
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[dict[str, Any]]:
-        """Arrow arrays by name, of at most so many rows."""
+        """Arrow arrays by name, of at most ``rows`` rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """An opened log that can be read again and again, batch by batch.
+    """An open log that can be read repeatedly, batch by batch.
 
+    Parameters
+    ----------
+    name : str
+        Name of the log in messages.
+    columns : tuple of str
+        Its columns.
+    parts : tuple of Part
+        Its files or tables.
+
+    Examples
+    --------
     >>> source = Source.open({"price": [1, 2, 3], "sold": [1, 1, 0]})
     >>> source.columns, [b.rows for b in source.batches(["price"], rows=2)]
     (('price', 'sold'), [2, 1])
@@ -149,9 +171,22 @@ class Source:
 
     @classmethod
     def open(cls, log: Log) -> Source:
-        """A log from a path (CSV, gzipped CSV, Parquet, or a folder), a data frame, an Arrow table or a mapping.
+        """Open a log; of files, only the headers are read.
 
-        A Source is returned as it is. Nothing but headers is read from files yet.
+        Parameters
+        ----------
+        log : path, frame, Arrow table, mapping or Source
+            A CSV, gzipped CSV or Parquet file, a folder of them, or a table in memory. A Source is returned unchanged.
+
+        Returns
+        -------
+        Source
+            The open log.
+
+        Raises
+        ------
+        InvalidInput
+            If the log cannot be read, or has two columns of one name.
         """
         if isinstance(log, Source):
             return log
@@ -173,7 +208,7 @@ class Source:
         return cls.open(pa.table(dict(batch.data)))
 
     def batches(self, columns: Sequence[str], *, rows: int = ROWS_PER_BATCH) -> Iterator[Batch]:
-        """The rows in order, at most ``rows`` at a time, with these columns only."""
+        """Iterate over the rows in order, at most ``rows`` per batch, with these columns only."""
         wanted = list(dict.fromkeys(columns))
         for name in wanted:
             if name not in self.columns:
@@ -199,11 +234,11 @@ class Source:
 
 
 class TurnedText(InvalidInput):
-    """A column began with numbers and went on with text. It is read as text from now on."""
+    """A column begins with numbers and has text further on. It is read as text from now on."""
 
 
 def require_single(origin: str, columns: Sequence[str]) -> None:
-    """Refuse columns of the same name, and names with control characters, which a terminal would obey."""
+    """Refuse two columns of one name, and names with control characters, which a terminal would execute."""
     odd = [c for c in columns if any(category(sign) == "Cc" and not sign.isspace() for sign in c)]
     if odd:
         raise InvalidInput(f"{origin} has a column with control characters in its name, {odd[0]!r}: rename it.")
@@ -213,12 +248,12 @@ def require_single(origin: str, columns: Sequence[str]) -> None:
 
 
 def rows_for(width: int) -> int:
-    """Rows of a batch that becomes so many columns of numbers."""
+    """Rows of a batch that is encoded as ``width`` columns of numbers."""
     return max(1_024, min(ROWS_PER_BATCH, NUMBERS_PER_BATCH // max(width, 1)))
 
 
 def missing_column(origin: str, name: str, columns: Sequence[str], aside: str = "") -> InvalidInput:
-    """The error for a column that is not there, with the nearest one."""
+    """The error for a missing column; it suggests the nearest name."""
     listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
     return InvalidInput(f"{origin} has no column {name!r}{aside}.{nearest(name, columns)} Its columns: {listed}.")
 
@@ -241,7 +276,7 @@ def _table(log: Log) -> Any:
 
 
 def _settled(column: Any) -> Any:
-    """A column whose rows can be chosen from: Arrow cannot choose from views of text yet."""
+    """A column that supports ``take``, which Arrow does not implement for string views."""
     if not pa.types.is_string_view(_kind(column.type)):
         return column
     if pa.types.is_dictionary(column.type):
@@ -262,9 +297,9 @@ def _text(column: Any, name: str) -> Any:
 
 
 def _word(word: str | None) -> str | None:
-    """A word of a text column: nothing for the words that stand for it, and "1" for "1.0", as a number has it.
+    """A word of a text column: None if it means a missing value, and "1" for "1.0", as for a number.
 
-    Other text stays as it is: "0210" and "210", or "1.1" and "1.10", may be different things.
+    Other text is unchanged: "0210" and "210", or "1.1" and "1.10", may have different meanings.
     """
     if word is None or word in MISSING:
         return None
@@ -277,7 +312,7 @@ def _shortest(value: float) -> str:
 
 
 def _joined(chunks: Sequence[Any]) -> Any:
-    """Arrays of one column as one, whatever their types: numbers stay numbers only if all of them are."""
+    """One array from several of one column; they are numbers only if all of them are."""
     whole = [pa.types.is_dictionary(c.type) and pa.types.is_integer(_kind(c.type)) for c in chunks]
     chunks = [c.dictionary_decode() if decode else c for c, decode in zip(chunks, whole, strict=True)]
     kinds = {_kind(c.type) for c in chunks}
