@@ -61,14 +61,14 @@ def test_the_kernel_keeps_straight_lines(target: float, h: float) -> None:
 
 
 @pytest.mark.parametrize("power", [1.0, 0.5, 0.25])
-def test_the_end_of_a_range_is_not_taken_to_be_the_last_price_seen(power: float) -> None:
+def test_the_end_of_a_range_is_not_the_last_price_observed(power: float) -> None:
     """Prices thin out towards 3 for powers below 1. Once in 1 024 logs the end is missed: more than 12 times in 1 000
     (instead of 1) has a probability of 5e-11. What lies 6% beyond the prices seen is not covered."""
     rng = np.random.default_rng(13)
     missed = 0
     for _ in range(1_000):
         p = 3.0 * (1.0 - (1.0 - rng.random(2_000)) ** (1.0 / power if power < 1.0 else 1.0))
-        one = Range.seen(np.arange(2_000), p)
+        one = Range.observed(np.arange(2_000), p)
         missed += not one.covers(np.array([3.0]))[0]
         assert not one.covers(np.array([one.high + 0.06 * (one.high - one.low)]))[0]
     assert missed <= 12

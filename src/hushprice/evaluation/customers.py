@@ -19,13 +19,13 @@ INCOMPLETE = "price, outcome, cost or feature missing"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Customers:
-    """The complete rows of a log. ``z`` holds the contexts and ``names`` what their entries are."""
+    """The complete rows of a log. ``z`` holds the contexts and ``names`` the names of their entries."""
 
     batch: Batch
     price: Array
     y: Array
     cost: Array
-    own_cost: bool  # whether customers come with their own
+    own_cost: bool  # whether each customer has a cost
     z: Array
     names: tuple[str, ...]
     complete: Mask  # (rows of the log,)
@@ -54,7 +54,7 @@ class Contexts:
     def choose(
         cls, source: Source, *, model: DemandModel | None, features: Sequence[str] | None, target: object
     ) -> Contexts:
-        """A model's encoding, the features named, the encoding of a target that is a model, z0, z1, ..., or a 1."""
+        """The model's encoding; else the features; else the target's encoding; else z0, z1, ...; else a constant."""
         if model is not None and features is not None:
             raise InvalidInput("Give features or a model, whose encoding says which they are, not both.")
         if model is not None:
@@ -63,9 +63,9 @@ class Contexts:
             return cls(columns=_listed("features", features), intercept=True)
         if isinstance(target, DemandModel):
             return cls(encoding=target.encoding_)
-        known = {name for name in source.columns if re.fullmatch(r"z\d+", name)}
-        own = tuple(f"z{i}" for i in range(len(known)))
-        return cls(columns=own) if own and known == set(own) else cls(intercept=True)
+        present = {name for name in source.columns if re.fullmatch(r"z\d+", name)}
+        own = tuple(f"z{i}" for i in range(len(present)))
+        return cls(columns=own) if own and present == set(own) else cls(intercept=True)
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def _listed(what: str, names: Sequence[str]) -> tuple[str, ...]:
 def read(
     source: Source, *, price: str, outcome: str, cost: float | str, contexts: Contexts, others: Sequence[str]
 ) -> Customers:
-    """Read these columns of all rows into memory and keep the complete ones."""
+    """Read these columns of all rows into memory and select the complete rows."""
     own_cost = isinstance(cost, str)
     own_columns = [str(cost)] if own_cost else []
     for name in (price, outcome):

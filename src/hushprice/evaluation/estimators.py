@@ -1,4 +1,4 @@
-"""Kernel IPS, self-normalised IPS and doubly robust estimates of what other prices would have earned.
+"""Kernel IPS, self-normalised IPS and doubly robust estimates of the profit of other prices.
 
 With the customers i = 1..n of the log, target prices t_i = pi(z_i), weights w_i (``weights.py``) and m(z, p) the
 expected demand of a fitted model,
@@ -7,18 +7,16 @@ expected demand of a fitted model,
     self-normalised   V = sum of (t_i - c_i) y_i w_i / sum of w_i
     doubly robust     V = mean of (t_i - c_i) [ m(z_i, t_i) + w_i (y_i - m(z_i, p_i)) ]
 
-Demand at a price near the target counts with the margin of the target, not with its own: only demand, not the margin,
-is then carried over from one price to another.
+Demand at a price near the target is multiplied by the margin of the target, not by its own, since the margin is known.
 
-The doubly robust estimate is right when either the propensities or the model are, and precise when the model is good.
-m is cross-fitted: for a customer's terms it comes from the other folds, so that it does not chase the customer's own
-outcome.
+The doubly robust estimate is consistent if either the propensities or the model are right, and precise if the model is
+good. m is cross-fitted: for each customer it is fitted to the other folds, so that it does not overfit the customer's
+own outcome.
 
 Standard errors come from the spread of each customer's term (self-normalised: (t_i - c_i) y_i w_i - V w_i over the
-mean of w), and intervals from its skewness and kurtosis as well (:func:`interval`): where few sales carry the weight, a
-normal interval is too narrow, and too low. They hold for customers who come independently. Where the log was priced by
-a policy that learned meanwhile, terms are still uncorrelated given the past, as prices were drawn with the propensities
-that are told.
+mean of w), and intervals from its skewness and kurtosis as well (:func:`interval`): if few sales carry the weight, a
+normal interval is too narrow and too low. They are valid for independent customers. If a learning policy priced the
+log, terms are still uncorrelated conditional on the past, as prices were drawn with the stated propensities.
 
 References: Horvitz & Thompson (1952); Hajek (1971); Robins & Rotnitzky (1995) and Dudik, Langford & Li (2011) for
 doubly robust; Kallus & Zhou (2018) for continuous treatments; Chernozhukov et al. (2018) and Colangelo & Lee (2020)
@@ -39,19 +37,35 @@ from hushprice.evaluation.weights import Mask
 from hushprice.intervals import student
 
 FOLDS = 5
-FEWEST_SPREAD = 2.0  # effective sample size, below which nothing is known of an error
+FEWEST_SPREAD = 2.0  # effective sample size below which the standard error is unknown
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A profit per customer with its standard error, and how much more it is than what the logged prices earned."""
+    """An estimate of the profit per customer, and its difference from the profit of the logged prices.
+
+    Attributes
+    ----------
+    name : str
+        The estimator.
+    value, se : float
+        Profit per customer and its standard error; NaN if the log does not determine it.
+    interval : tuple of float
+        95% interval; infinite if the log does not determine it.
+    customers : int
+        Number of customers averaged over.
+    effective : float
+        Effective sample size, (sum of w)^2 / sum of w^2.
+    difference, difference_se, difference_interval : float, float, tuple of float
+        Difference from the logged profit, with its standard error and 95% interval.
+    """
 
     name: str
     value: float
-    se: float  # not a number where the log tells nothing
-    interval: tuple[float, float]  # of 95%; infinite where the log tells nothing
-    customers: int  # it is a mean over so many
-    effective: float  # effective sample size, (sum of w)^2 / sum of w^2
+    se: float
+    interval: tuple[float, float]
+    customers: int
+    effective: float
     difference: float
     difference_se: float
     difference_interval: tuple[float, float]
@@ -69,7 +83,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scores:
-    """What each customer adds to an estimate: its value is the mean of ``score`` over the customers in ``part``."""
+    """The terms of an estimate; its value is the mean of ``score`` over the customers in ``part``."""
 
     name: str
     score: Array  # (n,), for the self-normalised one V plus the linearised term
@@ -78,10 +92,10 @@ class Scores:
 
 
 def compare(scores: Scores, earned: Array, reference: Mask) -> Estimate:
-    """The estimate, next to the mean of what was earned from the customers in ``reference``.
+    """The estimate, compared with the mean logged profit of the customers in ``reference``.
 
     With s_i the score and r_i what was earned, the difference D = mean of s over A - mean of r over B has the variance
-    of the mean of N/|A| 1{i in A} (s_i - S) - N/|B| 1{i in B} (r_i - R), which knows that A and B share customers.
+    of the mean of N/|A| 1{i in A} (s_i - S) - N/|B| 1{i in B} (r_i - R), which accounts for customers in both.
     """
     n = len(earned)
     a, b = int(scores.part.sum()), int(reference.sum())
@@ -102,18 +116,18 @@ def compare(scores: Scores, earned: Array, reference: Mask) -> Estimate:
 
 
 def _se(influence: Array, effective: float) -> float:
-    """Not a number where so few carry the weight that their spread is not seen: nearly 0 with one, self-normalised."""
+    """The standard error; NaN if too few customers carry the weight to estimate it."""
     n = len(influence)
     return float(np.sqrt(np.square(influence).sum() / (n - 1) / n)) if effective >= FEWEST_SPREAD else np.nan
 
 
 def interval(value: float, influence: Array, effective: float) -> tuple[float, float]:
-    """The 95% interval of a mean whose error is the mean of ``influence``, skewed and with heavy tails as it may be.
+    """The 95% interval of a mean whose error is the mean of ``influence``, adjusted for skewness and heavy tails.
 
     With k the skewness over sqrt(n), Hall's g(T) = T + k (2 T^2 + 1) / 6 + k^2 T^3 / 27 of T = (estimate - truth) / se
-    is rid of its skewness. Its quantiles are taken from Student's t with 2 n / (kurtosis - 1) degrees of freedom, from
-    the error of the variance, or one less than the effective sample size if that is fewer. Without a spread, or where
-    the effective sample size is below 2, nothing is known.
+    has no skewness. Its quantiles are those of Student's t. The degrees of freedom are 2 n / (kurtosis - 1), from
+    the error of the variance, or one less than the effective sample size if that is fewer. Without a spread, or if the
+    effective sample size is below 2, the interval is infinite.
 
     >>> some, few = np.repeat([0.7, -0.3], [300, 700]), np.repeat([0.97, -0.03], [3, 97])
     >>> print("{:.3f} to {:.3f}".format(*interval(0.3, some, 1000.0)))     # 300 of 1000 bought; normal: 0.272 to 0.328
@@ -144,7 +158,7 @@ class Weighed:
 
     weight: Array  # (n,), 0 for customers without overlap
     margin: Array  # (n,)
-    used: Mask  # (n,), the customers whose price was drawn at random, in a way that is known
+    used: Mask  # (n,), the customers whose price was drawn with a known propensity
     part: Mask  # (n,), those of them whose target price could have been drawn
 
     @property
@@ -191,10 +205,10 @@ class CrossFit:
 def cross_fit(
     family: Family | str, z: Array, price: Array, y: Array, used: Mask, *, folds: int = FOLDS, seed: int = 0
 ) -> CrossFit:
-    """The GLM of the package, fitted ``folds`` times to the customers used, each time without one part of them.
+    """The GLM of the package, fitted ``folds`` times to the customers used, each time without one fold.
 
-    Features are brought to one scale first. A fold whose records are separable, or whose fit does not settle, is fitted
-    with a ridge of 1.
+    Features are scaled first. A fold whose records are separable, or whose fit does not converge, is fitted with a
+    ridge of 1.
     """
     family = as_family(family)
     n, d = z.shape

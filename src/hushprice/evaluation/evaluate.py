@@ -24,8 +24,8 @@ from hushprice.fitting import DemandModel, Outcomes
 from hushprice.fitting.diagnosis.findings import Finding, severest
 from hushprice.fitting.reading.source import Log, Source
 
-BANDWIDTH_FACTOR = 3.0  # of h = BANDWIDTH_FACTOR sd(p) n^(-1/3)
-MIN_ROWS = 50  # rows to estimate from
+BANDWIDTH_FACTOR = 3.0  # h = BANDWIDTH_FACTOR sd(p) n^(-1/3)
+MIN_ROWS = 50  # fewest rows for an estimate
 
 
 def evaluate(
@@ -50,35 +50,73 @@ def evaluate(
 ) -> Evaluation:
     """Estimate the profit per customer that a policy would have made, from a log of other prices.
 
-    log: a path, data frame, Arrow table or mapping; the columns needed are read into memory. policy: see
-    :mod:`hushprice.evaluation.targets`. price, outcome: their columns.
+    Parameters
+    ----------
+    log : path, frame, Arrow table, mapping or Source
+        The log. The columns needed are read into memory.
+    policy : str, path, DemandModel, Policy, Pricer, callable or array-like
+        The policy to evaluate; see :mod:`hushprice.evaluation.targets`.
+    price, outcome : str
+        Columns of the price and of the demand.
+    propensity : str, optional
+        Column of the propensities of the logged prices: densities, or probabilities where ``discrete`` is true. Rows
+        whose propensity is missing or a probability of 1 are left out; the method assumes that their customers are
+        like the others.
+    discrete : str or bool
+        Whether propensities are probabilities, or the column that says so for each row.
+    features : sequence of str, optional
+        Number columns that are the context of the demand regression and of the policy, after a constant. By default
+        the columns z0, z1, ... of a simulated log, or none.
+    model : DemandModel, str or Path, optional
+        Fitted model or its file, whose encoding makes the contexts; instead of ``features``.
+    randomised_within : sequence of str
+        Columns within whose strata prices were drawn at random; instead of ``propensity``.
+    uniform : tuple of float, optional
+        Range from which all prices were drawn uniformly; instead of ``propensity``.
+    segment : str, optional
+        Column of the segments whose price ranges differ.
+    cost : float or str
+        Unit cost, or its column.
+    prices : tuple of float, optional
+        Range of the policy's prices.
+    rules : Rules, optional
+        Business rules for the best prices by a demand model. The largest step is ignored, as it depends on earlier
+        customers.
+    family : Family or str
+        Family of the demand regression; "auto" chooses it from the outcomes.
+    bandwidth : float, optional
+        Distance h over which demand at one price stands for demand at another; 3 sd(p) n^(-1/3) by default. With 0,
+        prices of a ladder are compared only with equal prices.
+    worth : float
+        Money per unit of price times demand.
 
-    How likely the logged prices were is one of: the column ``propensity``, a density, or a probability where the
-    column ``discrete`` says so (or ``discrete`` is True); ``randomised_within``, columns within whose strata prices
-    were drawn at random; ``uniform``, the range from which all were drawn evenly. Without any of these it cannot be
-    done. Prices that were not drawn (probability 1) or whose propensity is not known are left out, and the customers
-    who got them are taken to be like the others.
+    Returns
+    -------
+    Evaluation
+        Estimates with 95% intervals, next to the profit of the logged prices, and findings.
 
-    features: number columns that the demand regression of the doubly robust estimate, and the policy, take as context,
-    with a 1 before them; or model: a fitted :class:`DemandModel` or its file, whose encoding is taken. Default: the
-    columns z0, z1, ... of a simulated log, or none. segment: the column by which the range of prices differs. cost: a
-    unit cost, or its column. prices: the range of the policy's prices. rules: business rules that the best prices by a
-    model must meet, but for the largest step, which depends on who came before. family: of the regression, found from
-    the outcomes by default.
+    Raises
+    ------
+    InvalidInput
+        If the propensities are unknown, fewer than 50 rows can be used, or no logged price is near the policy's.
 
-    bandwidth: h, the distance over which demand at one price stands for demand at another. By default
-    h = 3 sd(p) n^(-1/3): bias, of the order of h^2, then goes to zero faster than the standard error, of the order
-    of (n h)^(-1/2), so that intervals keep their coverage. With 0, logged prices from a ladder are only compared
-    with equal ones. worth: what one unit of price times demand is in money.
+    Notes
+    -----
+    With the default bandwidth the bias, of the order of h^2, vanishes faster than the standard error, of the order of
+    (n h)^(-1/2), so that intervals keep their coverage.
 
-    References: Kallus & Zhou (2018), Policy Evaluation and Optimization with Continuous Treatments; Colangelo & Lee
-    (2020).
+    References
+    ----------
+    Kallus & Zhou (2018), Policy Evaluation and Optimization with Continuous Treatments. Colangelo & Lee (2020), Double
+    Debiased Machine Learning Nonparametric Inference with Continuous Treatments.
 
+    Examples
+    --------
     >>> rng = np.random.default_rng(1)
     >>> p = rng.uniform(0, 2, 4000)
     >>> sold = rng.random(4000) < 1 - p / 2
-    >>> found = evaluate({"price": p, "outcome": sold}, "fixed-price:price=1", uniform=(0, 2))
-    >>> print(f"{found.best.value:.2f} plus or minus {1.96 * found.best.se:.2f}")   # 0.5 in truth; logged: 0.33
+    >>> result = evaluate({"price": p, "outcome": sold}, "fixed-price:price=1", uniform=(0, 2))
+    >>> print(f"{result.best.value:.2f} plus or minus {1.96 * result.best.se:.2f}")   # 0.5 in truth; logged: 0.33
     0.48 plus or minus 0.05
     """
     source = Source.open(log)
@@ -99,13 +137,13 @@ def evaluate(
     demand = cross_fit(_family(family, model, customers.y), customers.z, customers.price, customers.y, drawn.used)
     money = finite("worth", worth, minimum=0.0, strict=True)
     work = Work(customers=customers, drawn=drawn, target=target, demand=demand, worth=money)
-    notes = (*experiment.notes, *findings.of_columns(source, contexts, cost, asked=features is not None))
+    notes = (*experiment.notes, *findings.of_columns(source, contexts, cost, chosen=features is not None))
     return _evaluation(work, h, len(customers.complete), notes)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Work:
-    """Everything but the bandwidth."""
+    """The inputs of the estimators, except for the bandwidth."""
 
     customers: Customers
     drawn: Propensities
@@ -115,7 +153,7 @@ class Work:
 
     @property
     def earned(self) -> Array:
-        """From each customer, in money."""
+        """Profit from each customer at the logged price, in money."""
         value: Array = self.worth * self.customers.earned
         return value
 
@@ -132,17 +170,17 @@ class Work:
 
     @cached_property
     def predicted(self) -> tuple[Array, Array]:
-        """Demand at the logged price, and what the target earns, by the model."""
+        """Predicted demand at the logged price, and predicted profit at the target price."""
         target = self.worth * self.target.profit(self.demand, self.customers.cost)
         return self.demand.at(self.customers.price), target
 
     def scores(self, weighed: Weighed) -> list[Scores]:
-        """Those of every estimator."""
+        """The scores of every estimator."""
         y = self.customers.y
         return [weighed.ips(y), weighed.self_normalised(y), weighed.doubly_robust(y, *self.predicted)]
 
     def estimates(self, scores: Sequence[Scores]) -> dict[str, Estimate]:
-        """By name, next to what was earned from everyone, or from those it is about if these are not all."""
+        """Estimates by name, compared with the logged profit from all customers or from those an estimate covers."""
         everyone, earned = np.ones(len(self.customers.price), dtype=bool), self.earned
         whole = [bool((one.part == self.drawn.used).all()) for one in scores]
         return {
@@ -162,7 +200,7 @@ def _evaluation(work: Work, h: float, rows: int, notes: tuple[Finding, ...]) -> 
     if h:
         by_width = {0.5 * h: work.scores(work.weigh(0.5 * h)), **by_width, 2.0 * h: work.scores(work.weigh(2.0 * h))}
     estimates = {width: work.estimates(scores) for width, scores in by_width.items()}
-    listed = [*notes, *_found(work, weighed)]
+    listed = [*notes, *_findings_of(work, weighed)]
     if h:
         listed += findings.of_bandwidth(by_width[h], by_width[2.0 * h], h)
     return Evaluation(
@@ -181,15 +219,15 @@ def _evaluation(work: Work, h: float, rows: int, notes: tuple[Finding, ...]) -> 
 
 
 def _nothing_near(work: Work) -> InvalidInput:
-    seen, target = work.customers.price[work.drawn.used], work.target
+    prices, target = work.customers.price[work.drawn.used], work.target
     return InvalidInput(
         f"{target.name} quotes {target.prices.min():g} to {target.prices.max():g}, and no logged price that was drawn "
-        f"at random is near: these go from {seen.min():g} to {seen.max():g}. The log tells nothing about such prices; "
-        "a twin (hushprice twin) would answer by its model alone."
+        f"at random is near: these go from {prices.min():g} to {prices.max():g}. The log tells nothing about such "
+        "prices; a twin (hushprice twin) would answer by its model alone."
     )
 
 
-def _found(work: Work, weighed: Weighed) -> Iterator[Finding]:
+def _findings_of(work: Work, weighed: Weighed) -> Iterator[Finding]:
     yield from findings.of_rows(work.customers, work.drawn)
     yield from findings.of_overlap(weighed)
     yield from findings.of_supports(work.drawn)
@@ -208,15 +246,15 @@ def _bandwidth(price: Array, drawn: Propensities) -> float:
 
 
 def _family(family: Family | str, model: DemandModel | None, y: Array) -> Family:
-    """The family asked for, or the model's, or the one whose outcomes look like these."""
+    """The chosen family; for "auto" the model's, or the one that suits the outcomes."""
     if family != "auto":
         return as_family(family)
     return Outcomes.of(y).family if model is None else as_family(model.family_)
 
 
 def _too_few(drawn: Propensities, customers: Customers) -> InvalidInput:
-    left = "; ".join(f"{reason}: {count:,}" for reason, count in (customers.left_out | drawn.left_out).items())
+    reasons = "; ".join(f"{reason}: {count:,}" for reason, count in (customers.left_out | drawn.left_out).items())
     return InvalidInput(
         f"Only {int(drawn.used.sum()):,} of {len(customers.complete):,} rows can be used, and it takes {MIN_ROWS} "
-        f"({left or 'there are no more'}). Only prices that were drawn at random tell what others would have earned."
+        f"({reasons or 'there are no more'}). Only prices that were drawn at random tell what others would have earned."
     )

@@ -1,4 +1,4 @@
-"""What a good analyst would say of an evaluation before relying on it."""
+"""Rules that report problems of an evaluation."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hushprice.fitting.diagnosis.findings import Finding
 from hushprice.fitting.reading.source import Source
 
 LOW_EFFECTIVE = 200.0
-LOW_SHARE, PLENTY = 0.01, 2000.0  # an effective size below this share of the rows is told, unless it is plenty
+LOW_SHARE, PLENTY = 0.01, 2000.0  # warn of an effective size below this share of the rows, unless it exceeds PLENTY
 DOUBT = 4.0  # standard errors
-ALIKE = 1e-3  # p-value, below which the customers left out are others than those used
-REACHED = 0.98  # share of the prices that could have been drawn for a customer, from which on it is all of them
-UNSURE = 0.05  # standard error of this share, from which on it is not known
+ALIKE = 1e-3  # p-value below which the excluded customers differ from those used
+REACHED = 0.98  # share of the prices that could be drawn for a customer, from which all could be
+UNSURE = 0.05  # standard error of this share above which it is unknown
 
 
-def of_columns(source: Source, contexts: Contexts, cost: float | str, *, asked: bool) -> Iterator[Finding]:
-    """Columns that might have been used; ``asked`` if features were named, be it none."""
-    if not contexts.needed and not asked:
+def of_columns(source: Source, contexts: Contexts, cost: float | str, *, chosen: bool) -> Iterator[Finding]:
+    """Note columns that could be used; ``chosen`` says whether features were named, even if none."""
+    if not contexts.needed and not chosen:
         yield Finding(
             "no-features",
             "note",
@@ -39,7 +39,7 @@ def of_columns(source: Source, contexts: Contexts, cost: float | str, *, asked: 
 
 
 def of_rows(customers: Customers, drawn: Propensities) -> Iterator[Finding]:
-    """Rows that had to be left out."""
+    """Report rows that are left out."""
     reasons = (likely.CERTAIN, likely.NO_PROPENSITY, likely.OWN_LADDER)
     certain = sum(drawn.left_out.get(reason, 0) for reason in reasons)
     if certain:
@@ -90,7 +90,7 @@ def alike(z: Array, used: Mask) -> float:
 
 
 def of_overlap(weighed: Weighed) -> Iterator[Finding]:
-    """Customers about whose target price the log tells little or nothing."""
+    """Warn of customers whose target price is outside the drawn prices, and of a small effective size."""
     used = int(weighed.used.sum())
     outside = used - int(weighed.part.sum())
     if outside:
@@ -113,10 +113,10 @@ def of_overlap(weighed: Weighed) -> Iterator[Finding]:
 
 
 def of_supports(drawn: Propensities) -> Iterator[Finding]:
-    """Ranges and ladders of which perhaps only a part could have been drawn for each customer, as with a largest step.
+    """Warn if perhaps only a part of a range or ladder could be drawn for each customer, as with a largest step.
 
-    The mean of 1 / propensity is the length of the range, or the number of prices, that could have been drawn: by it,
-    this is found whatever the target. Of propensities that were estimated from the prices it tells nothing.
+    The mean of 1 / propensity estimates the length of the range, or the number of prices, that could be drawn. The rule
+    does not depend on the target. It does not apply to propensities estimated from the prices.
     """
     for support in drawn.supports if drawn.from_log else ():
         size = 1.0 / drawn.value[support.rows]  # 0 at prices cut off at an end
@@ -136,7 +136,7 @@ def of_supports(drawn: Propensities) -> Iterator[Finding]:
 
 
 def of_weights(weighed: Weighed) -> Iterator[Finding]:
-    """Weights whose mean is not 1, as it must be if the propensities are right."""
+    """Warn if the mean of the weights is not 1, as it is if the propensities are right."""
     weight = weighed.weight[weighed.part]
     mean, error = float(weight.mean()), float(weight.std() / np.sqrt(len(weight)))
     if abs(mean - 1.0) > DOUBT * error + 1e-3:
@@ -150,7 +150,7 @@ def of_weights(weighed: Weighed) -> Iterator[Finding]:
 
 
 def of_bandwidth(scores: Sequence[Scores], wider: Sequence[Scores], h: float) -> Iterator[Finding]:
-    """An estimate that twice the bandwidth changes by more than chance: its bias is four times as large there."""
+    """Warn if an estimate changes significantly at twice the bandwidth, where its bias is four times as large."""
     for one, other in zip(scores, wider, strict=True):
         change = (other.score - one.score)[one.part]
         mean, error = float(change.mean()), float(change.std() / np.sqrt(len(change)))

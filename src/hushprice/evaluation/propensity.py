@@ -1,7 +1,7 @@
-"""How likely each logged price was, and which others could have been drawn.
+"""The propensity of each logged price, and the other prices that could have been drawn.
 
-Three sources: propensities that were logged with the quotes, the design of an experiment (prices drawn at random within
-strata), or one range from which all prices were drawn evenly.
+Propensities come from one of three sources: the log itself, the design of an experiment (prices drawn at random within
+strata), or one range from which all prices were drawn uniformly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hushprice.evaluation.weights import Ladder, Mask, Range, Rows, Support
 from hushprice.fitting.reading.source import Batch
 
 SMALLEST_STRATUM = 50
-_REPEATED = 20  # prices seen so often on average form a ladder
+_REPEATED = 20  # prices that occur this often on average form a ladder
 _CERTAIN = 1.0 - 1e-9
 
 NO_PROPENSITY = "propensity not known"
@@ -28,13 +28,13 @@ SMALL = f"stratum of fewer than {SMALLEST_STRATUM} rows"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Propensities:
-    """The propensity of each row's price, and the supports it was drawn from. Rows in no support are left out."""
+    """The propensity of each row's price, and the supports of the prices. Rows in no support are left out."""
 
     value: Array  # (n,), a density in ranges and a probability on ladders
     supports: tuple[Support, ...]
-    left_out: dict[str, int] = field(default_factory=dict)  # how many rows, by reason
-    source: str  # in words
-    from_log: bool = False  # whether the log has them
+    left_out: dict[str, int] = field(default_factory=dict)  # number of rows by reason
+    source: str  # description
+    from_log: bool = False  # whether they are logged
 
     @property
     def used(self) -> Mask:
@@ -46,7 +46,7 @@ class Propensities:
 
 
 def evenly(price: Array, prices: tuple[float, float]) -> Propensities:
-    """All prices were drawn evenly from one range."""
+    """Propensities of prices that were all drawn uniformly from one range."""
     low, high = price_range(prices)
     outside = int(((price < low) | (price > high)).sum())
     if outside:
@@ -60,41 +60,41 @@ def evenly(price: Array, prices: tuple[float, float]) -> Propensities:
 
 
 def logged(price: Array, value: Array, discrete: Mask, groups: Rows) -> Propensities:
-    """Propensities that came with the quotes: densities, and probabilities where ``discrete``.
+    """Logged propensities: densities, and probabilities where ``discrete``.
 
     Rows whose propensity is missing are left out. So are rows whose price was certain (probability 1, as in the exploit
-    phase of ETC): they tell nothing of other prices. Estimates are then over the customers who met a price drawn at
-    random, taken to be like the others.
+    phase of ETC), which hold no information on other prices. Estimates are then means over the customers with a
+    randomly drawn price, who are assumed to be like the others.
 
-    The range is that of the prices seen in a group of rows (a segment). A ladder is recognised by its rows: the mean
-    of 1 / probability is the number of prices that could have been drawn. Where prices of a group are more than that,
-    as with a customer's own two prices in Semi-Myopic, rows of one probability are tried as ladders by themselves, and
-    left out if this does not help. Rows at an end of a range that have a probability while the others have densities
-    (prices cut off there, at one price) stay: their density is infinite and their weight 0.
+    The range is that of the logged prices of a group of rows (a segment). The mean of 1 / probability over the rows of
+    a ladder is the number of prices that could have been drawn. If a group has more prices, as with a customer's own
+    two prices in Semi-Myopic, rows of equal probability are tried as ladders of their own, and left out if that fails.
+    Rows at an end of a range that have a probability while the others have densities (prices clipped to that end) stay:
+    their density is infinite and their weight 0.
     """
-    known = ~np.isnan(value)
-    certain = known & discrete & (value >= _CERTAIN)
-    drawn = known & ~certain
+    present = ~np.isnan(value)
+    certain = present & discrete & (value >= _CERTAIN)
+    drawn = present & ~certain
     ladders = [one for rows in _by(groups, drawn & discrete) for one in _ladders(price, value, rows)]
-    strange = drawn & discrete
+    unmatched = drawn & discrete
     for one in ladders:
-        strange[one.rows] = False
+        unmatched[one.rows] = False
     ranges = []
     for rows in _by(groups, drawn & ~discrete):
         if np.ptp(price[rows]) == 0.0:
-            certain[rows] = True  # one price only, whatever was written down
+            certain[rows] = True  # one price only, whatever the logged density
             continue
-        inside = Range.seen(rows, price)
-        ends = _cut_off(price, np.flatnonzero(strange & (groups == groups[rows[0]])), inside)
-        strange[ends] = False
+        inside = Range.observed(rows, price)
+        ends = _cut_off(price, np.flatnonzero(unmatched & (groups == groups[rows[0]])), inside)
+        unmatched[ends] = False
         ranges.append(replace(inside, rows=np.sort(np.concatenate([rows, ends]))))
         value = np.where(np.isin(np.arange(len(price)), ends), np.inf, value)
-    left = {NO_PROPENSITY: int((~known).sum()), CERTAIN: int(certain.sum()), OWN_LADDER: int(strange.sum())}
+    left_out = {NO_PROPENSITY: int((~present).sum()), CERTAIN: int(certain.sum()), OWN_LADDER: int(unmatched.sum())}
     supports: tuple[Support, ...] = (*ranges, *ladders)
     return Propensities(
         value=value,
         supports=supports,
-        left_out={k: v for k, v in left.items() if v},
+        left_out={k: v for k, v in left_out.items() if v},
         source="logged propensities",
         from_log=True,
     )
@@ -132,13 +132,13 @@ def ladder(price: Array, rows: Rows) -> Ladder:
 
 
 def within(price: Array, strata: Rows) -> Propensities:
-    """Prices were drawn at random within strata: propensities are estimated in each.
+    """Propensities estimated within strata, within which prices were drawn at random.
 
-    Where prices repeat (20 rows a price on average), the probability is the share of the stratum's rows with that
+    If prices repeat (20 rows per price on average), the probability is the share of the stratum's rows with that
     price. Otherwise the density is estimated by an Epanechnikov kernel, reflected at the ends of the stratum's prices,
-    from the other rows (leave-one-out). Strata of fewer than 50 rows, or with one price, are left out. Estimated
-    shares do no harm to the intervals: they make the estimates more precise than the true ones would (Hirano, Imbens &
-    Ridder 2003).
+    from the other rows (leave-one-out). Strata of fewer than 50 rows, or with one price, are left out. Intervals stay
+    valid with estimated shares, which make the estimates more precise than the true ones (Hirano, Imbens & Ridder
+    2003).
     """
     value = np.full(len(price), np.nan)
     supports: list[Support] = []
@@ -156,12 +156,12 @@ def within(price: Array, strata: Rows) -> Propensities:
             supports.append(steps)
         else:
             value[rows] = density(price[rows])
-            supports.append(Range.seen(rows, price))
+            supports.append(Range.observed(rows, price))
     kind = "shares of each price" if repeated else "kernel densities of the price"
-    left = {k: v for k, v in ((SMALL, small), (CERTAIN, certain)) if v}
+    left_out = {k: v for k, v in ((SMALL, small), (CERTAIN, certain)) if v}
     count = len(every)
     source = f"{kind} within {count} {'strata' if count > 1 else 'stratum'}"
-    return Propensities(value=value, supports=tuple(supports), left_out=left, source=source)
+    return Propensities(value=value, supports=tuple(supports), left_out=left_out, source=source)
 
 
 def density(price: Array) -> Array:
@@ -169,7 +169,7 @@ def density(price: Array) -> Array:
 
     f(p_i) = 1 / ((n - 1) h) sum over j != i of K((p_i - p_j) / h) with K(u) = 3/4 (1 - u^2), over the prices and their
     reflections at both ends; h = 2.34 sd n^(-1/5), Silverman's rule for this kernel. Sums over a window come from
-    running sums of 1, p and p^2 over sorted prices, so that it takes n log n steps.
+    cumulative sums of 1, p and p^2 over sorted prices, in n log n steps.
     """
     n, low, high = len(price), price.min(), price.max()
     h = min(2.34 * float(price.std()) * n**-0.2, float(high - low) / 2)
@@ -177,9 +177,9 @@ def density(price: Array) -> Array:
     p = (price - middle) / h
     ends = (low - middle) / h, (high - middle) / h
     every = np.sort(np.concatenate([p, 2 * ends[0] - p, 2 * ends[1] - p]))
-    left, right = np.searchsorted(every, p - 1.0, side="left"), np.searchsorted(every, p + 1.0, side="right")
+    first_in, past = np.searchsorted(every, p - 1.0, side="left"), np.searchsorted(every, p + 1.0, side="right")
     running = [np.concatenate([[0.0], np.cumsum(every**j)]) for j in range(3)]
-    count, first, second = (sums[right] - sums[left] for sums in running)
+    count, first, second = (sums[past] - sums[first_in] for sums in running)
     total = 0.75 * (count - (p * p * count - 2.0 * p * first + second))
     others = np.maximum(total - 0.75, 0.75 / n)  # without its own; a lone price keeps a small share
     value: Array = others / ((n - 1) * h)
@@ -200,7 +200,7 @@ def number(batch: Batch, columns: Sequence[str]) -> Rows:
     result = np.zeros(batch.rows, dtype=np.int64)
     for name in columns:
         codes, words = batch.codes(name)
-        first = {word: i for i, word in reversed(list(enumerate(words)))}  # a word can stand in two places
+        first = {word: i for i, word in reversed(list(enumerate(words)))}  # a word can occur twice
         place = np.array([*(first[word] for word in words), len(words)])[codes]
         _, result = np.unique(result * (len(words) + 1) + place, return_inverse=True)
     return result

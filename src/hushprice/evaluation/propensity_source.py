@@ -1,4 +1,4 @@
-"""Where the propensities of a log come from: a column, or what is said about the experiment."""
+"""The origin of a log's propensities: a column, or a description of the experiment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hushprice.evaluation.weights import Mask
 from hushprice.fitting.diagnosis.findings import Finding
 from hushprice.fitting.reading.source import Source
 
-REPEATED = 20  # rows a price, from which on propensities of an unknown kind are probabilities
+REPEATED = 20  # rows per price from which propensities of an unknown kind are taken for probabilities
 WHY = (
     "What other prices would have earned cannot be told from prices alone: customers who were quoted a low price may "
     "differ from those who were quoted a high one. It takes the probability, or density, with which each was drawn"
@@ -48,7 +48,7 @@ class Experiment:
         within: tuple[str, ...],
         uniform: tuple[float, float] | None,
     ) -> Experiment:
-        """What was said of the experiment, or else the column of propensities."""
+        """The described experiment, or else the column of propensities."""
         if within and uniform is not None:
             raise InvalidInput("Say how prices were drawn in one way: randomised_within or uniform.")
         if within or uniform is not None:
@@ -68,7 +68,7 @@ class Experiment:
         return (*(name for name in named if name), *self.within)
 
     def propensities(self, customers: Customers, segment: str | None) -> Propensities:
-        """Of the customers' prices; ranges and ladders are those of a segment, if there are any."""
+        """The propensities of the customers' prices; each segment has its own ranges and ladders."""
         price, batch = customers.price, customers.batch
         if self.uniform is not None:
             return likely.evenly(price, self.uniform)
@@ -79,20 +79,21 @@ class Experiment:
         _check(value, discrete, customers.complete)
         return likely.logged(price, value, discrete, likely.number(batch, [segment] if segment else []))
 
-    def _kinds(self, customers: Customers, known: Mask) -> Mask:
+    def _kinds(self, customers: Customers, present: Mask) -> Mask:
+        """Mask of the rows whose propensity is a probability."""
         n = len(customers.price)
         if isinstance(self.discrete, bool):
             return np.full(n, self.discrete)
         if not self.discrete:
             return np.full(n, n >= REPEATED * len(np.unique(customers.price)))
         discrete = customers.batch.numbers(self.discrete)
-        if not np.isin(discrete[known], (0.0, 1.0)).all():
+        if not np.isin(discrete[present], (0.0, 1.0)).all():
             raise InvalidInput(f"The column {self.discrete!r} must be true or false in every row with a propensity.")
         return np.asarray(discrete == 1.0)
 
 
 def _check(value: Array, discrete: Mask, complete: Mask) -> None:
-    """Refuse propensities of the complete rows that no quoted price can have."""
+    """Refuse impossible propensities in the complete rows."""
     impossible = (value <= 0.0) | np.isinf(value) | (discrete & (value > 1.0 + 1e-9))
     if impossible.any():
         first = int(np.argmax(impossible))

@@ -1,4 +1,4 @@
-"""What came of an evaluation."""
+"""The result of an evaluation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,28 @@ DOUBLY_ROBUST = "doubly robust"
 class Evaluation:
     """Estimates of the profit per customer, next to that of the logged prices.
 
-    target: the policy; logged: what the logged prices earned; estimates: by name (kernel IPS, self-normalised, doubly
-    robust); rows: of the log; used: rows whose price was drawn at random in a known way, which the estimates are from;
-    left_out: the others, by reason; propensities: where these come from; bandwidth: h; sensitivity: the estimates by
-    the bandwidth they were made with, h/2, h and 2h; mean_weight: 1 if the propensities are right; findings: warnings.
+    Attributes
+    ----------
+    target : str
+        Name of the policy.
+    logged : Estimate
+        Profit of the logged prices.
+    estimates : mapping of str to Estimate
+        Estimates by name: kernel IPS, self-normalised and doubly robust.
+    rows, used : int
+        Rows of the log, and rows whose price was drawn with a known propensity, which the estimates use.
+    left_out : mapping of str to int
+        Number of other rows by reason.
+    propensities : str
+        Origin of the propensities.
+    bandwidth : float
+        Bandwidth h.
+    sensitivity : mapping of float to estimates
+        Estimates by bandwidth: h/2, h and 2h.
+    mean_weight : float
+        Mean weight; close to 1 if the propensities are right.
+    findings : tuple of Finding
+        Problems, the most severe first.
     """
 
     target: str
@@ -44,7 +62,7 @@ class Evaluation:
         return self.estimates[DOUBLY_ROBUST]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
+        """The evaluation as plain data."""
         return {
             "target": self.target,
             "logged": self.logged.to_dict(),
@@ -69,7 +87,7 @@ class Evaluation:
         return json.dumps(without_nan(self.to_dict()), indent=2, allow_nan=False)
 
     def in_words(self) -> str:
-        """The answer in one sentence or two."""
+        """The result in one or two sentences."""
         one = self.best
         less, more = one.difference_interval
         sentence = f"{self.target} would have earned {short(one.value)} a customer (95%: {_span(one.interval, short)})"
@@ -84,7 +102,7 @@ class Evaluation:
         return f"{sentence}; {than}. {answer}{' Mind the warnings.' if warned else ''}"
 
     def table(self) -> list[tuple[str, ...]]:
-        """The estimates in words, below the headings."""
+        """The table of estimates as text; its first row holds the headings."""
         rows: list[tuple[str, ...]] = [("", "estimate", "95% interval", "effective", "more than logged")]
         for one in (self.logged, *self.estimates.values()):
             more = "" if one is self.logged else _span(one.difference_interval, _digits)
@@ -104,7 +122,7 @@ class Evaluation:
 
 
 def short(value: float) -> str:
-    """A number with four digits or so.
+    """A number with about four digits.
 
     >>> short(0.123456), short(12345.6), short(-3.14159)
     ('0.1235', '12,346', '-3.142')

@@ -1,9 +1,8 @@
-"""What a policy would quote to the customers of a log: the target of an evaluation.
+"""The prices that a policy would quote to the customers of a log: the target of an evaluation.
 
-A target is a word (``fixed-price:price=7``, ``random-price``), a demand model or its file (the price that earns most
-by it), a live pricer or its snapshot (what it would quote now), a policy that does not learn, a function from contexts
-to prices, or an array of prices. A policy that learns has no prices of its own: they depend on the outcomes it would
-have seen.
+A target is a word (``fixed-price:price=7``, ``random-price``), a demand model or its file (its best price), a live
+pricer or its snapshot (the price it would quote now), a policy that does not learn, a function from contexts to prices,
+or an array of prices. A policy that learns cannot be a target: its prices depend on outcomes that are not in the log.
 """
 
 from __future__ import annotations
@@ -29,34 +28,34 @@ from hushprice.policies.exchange import FOREVER
 from hushprice.policies.pricer import Pricer
 
 NODES, SHARES = np.polynomial.legendre.leggauss(16)
-SEED = 0  # of prices that a target draws
+SEED = 0  # for prices that a target draws
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Quoted:
-    """One price for each customer; ``drawn`` if the policy draws them, which was then done once."""
+    """One price per customer; ``drawn`` if the policy draws prices, in which case they were drawn once."""
 
     name: str
     prices: Array
     drawn: bool = False
 
     def on(self, support: Support, price: Array, h: float) -> tuple[Array, Array, Mask]:
-        """L(p) and the target's price of the customers of a support, and which of these prices it covers."""
+        """L(p), the target's price and whether the support covers it, for the customers of a support."""
         target = self.prices[support.rows]
         covered = support.covers(target)
         return np.where(covered, support.spread(price[support.rows], target, h), 0.0), target, covered
 
     def profit(self, demand: CrossFit, cost: Array) -> Array:
-        """What the target earns by a demand model."""
+        """Profit from each customer at the target price by a demand model."""
         value: Array = (self.prices - cost) * demand.at(self.prices)
         return value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Even:
-    """A price drawn evenly from low to high, so that w = 1 / (high - low) / f(p | z), without a kernel.
+    """A price drawn uniformly from low to high, with w = 1 / (high - low) / f(p | z), without a kernel.
 
-    Where the logged prices come from a ladder, or do not reach as far, prices drawn once stand for it.
+    If the logged prices come from a ladder, or do not cover the range, prices drawn once are used instead.
     """
 
     name: str
@@ -88,7 +87,7 @@ Target = Quoted | Even
 
 
 def load(policy: Any) -> Any:
-    """A policy that is named by a file, read; anything else as it is."""
+    """The policy from its file if it is a path; anything else unchanged."""
     if isinstance(policy, DemandModel):
         return demand_model(policy)
     if not isinstance(policy, (str, Path)):
@@ -123,12 +122,12 @@ def resolve(
     segment: str | None = None,
     rules: Rules | None = None,
 ) -> Target:
-    """The target that a policy makes for these customers. ``prices`` is the range it may use, if it has none itself."""
+    """The target of a policy for these customers. ``prices`` is its range if it has none itself."""
     n = len(customers.price)
     if rules is not None and not isinstance(policy, DemandModel):
         raise InvalidInput("Rules are for the best prices by a demand model: other targets bring their own prices.")
     if isinstance(policy, str):
-        return _word(policy, n, _seen(customers) if prices is None else price_range(prices))
+        return _word(policy, n, _logged_range(customers) if prices is None else price_range(prices))
     if isinstance(policy, DemandModel):
         return _greedy(policy, customers, prices, rules, segment)
     if is_policy(policy):
@@ -142,11 +141,11 @@ def resolve(
     return Quoted(name="given prices", prices=every[customers.complete])
 
 
-def _seen(customers: Customers) -> tuple[float, float]:
+def _logged_range(customers: Customers) -> tuple[float, float]:
     return float(customers.price.min()), float(customers.price.max())
 
 
-def _word(word: str, n: int, seen: tuple[float, float]) -> Target:
+def _word(word: str, n: int, span: tuple[float, float]) -> Target:
     name, _, rest = word.partition(":")
     options = [item.partition("=")[::2] for item in filter(None, rest.split(","))]
     if name == "fixed-price":
@@ -156,7 +155,7 @@ def _word(word: str, n: int, seen: tuple[float, float]) -> Target:
     if name == "random-price":
         if options:
             raise InvalidInput(f"random-price takes no options here, got {word!r}: give its range as prices.")
-        return _even(word, n, *seen)
+        return _even(word, n, *span)
     if name not in policies.REGISTRY:
         raise unknown("policy", name, policies.REGISTRY)
     raise _learns(name)
@@ -188,8 +187,8 @@ def _constant(policy: Policy) -> Pricer:
 def _even(name: str, n: int, low: float, high: float) -> Even:
     if low == high:
         raise InvalidInput("All logged prices are the same: give the range of random-price as prices.")
-    drawn = low + (high - low) * np.random.default_rng(SEED).random(n)
-    return Even(name=name, low=low, high=high, drawn_prices=drawn)
+    prices = low + (high - low) * np.random.default_rng(SEED).random(n)
+    return Even(name=name, low=low, high=high, drawn_prices=prices)
 
 
 def _greedy(
@@ -199,7 +198,7 @@ def _greedy(
     rules: Rules | None,
     segment: str | None,
 ) -> Quoted:
-    """The allowed price that earns most by a demand model."""
+    """The best allowed price by a demand model."""
     span = price_range(model.prices_ if prices is None else prices)
     if rules is not None:
         rules.check(span, span)
@@ -211,7 +210,7 @@ def _greedy(
 
 
 def _pricer(pricer: Pricer, customers: Customers, segment: str | None) -> Target:
-    """What a pricer would quote now, to the customers in the order of the log and without learning meanwhile."""
+    """The prices a pricer would quote now to the customers in the order of the log, without learning."""
     policy, z, n = pricer.policy, customers.z, len(customers.z)
     if z.shape[1] != policy.dim:
         raise InvalidInput(
@@ -225,8 +224,8 @@ def _pricer(pricer: Pricer, customers: Customers, segment: str | None) -> Target
     cost = customers.cost if customers.own_cost else None
     terms = policy.terms(n, cost=cost, segment=_segments(policy.rules, customers, segment))
     rng = np.random.default_rng(SEED)
-    given = () if terms is None else (terms,)
-    quotes = policy.device().quote(params, z, rng, *given)
+    arguments = () if terms is None else (terms,)
+    quotes = policy.device().quote(params, z, rng, *arguments)
     return Quoted(name=name, prices=quotes.price, drawn=not params.phase.certain)
 
 

@@ -6,8 +6,8 @@ near it. L is chosen so that over all the prices that could have been drawn
     sum of L = 1   and   sum of L(p) (p - t) = 0,
 
 by an integral over a range and a sum over a ladder. So E[w | z] = 1, and a demand that is a straight line near t is
-carried over without bias, at the end of the range too, where targets like to be and where a plain kernel, even
-renormalised, is wrong by a first-order term. What is left is of the order of h^2 times the curvature of demand.
+carried over without bias, also at an end of the range, where targets often lie and where a plain kernel, even
+renormalised, has a first-order bias. The remaining bias is of the order of h^2 times the curvature of demand.
 
 References: Kallus & Zhou (2018), Policy Evaluation and Optimization with Continuous Treatments; Fan & Gijbels (1996),
 Local Polynomial Modelling and Its Applications, 3.2 (the equivalent kernel and the boundary); Colangelo & Lee (2020),
@@ -27,7 +27,7 @@ from hushprice.arrays import Array
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _CELLS = 2_000_000  # of a table of customers by ladder prices held at once
-_EDGE, _LEAST, _MOST = 10, 0.01, 0.05  # see Range.seen
+_EDGE, _LEAST, _MOST = 10, 0.01, 0.05  # see Range.observed
 _ROUNDING = 1e-9
 
 
@@ -80,7 +80,7 @@ class Range:
     beyond: tuple[float, float] = (0.0, 0.0)  # how far the range may go on below low and above high
 
     @classmethod
-    def seen(cls, rows: Rows, price: Array) -> Range:
+    def observed(cls, rows: Rows, price: Array) -> Range:
         """The range of the prices that these rows have, whose true ends lie a little further out.
 
         From the highest price seen it is no further to the end than to the 11th highest, but for once in 2^10 logs,
