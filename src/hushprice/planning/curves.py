@@ -1,4 +1,4 @@
-"""What the model says about prices, with what the log leaves open: demand and revenue over the price, best prices."""
+"""Demand and revenue over the price, with their uncertainty, and best prices by segment."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hushprice.markets.twin.twin import Twin
 from hushprice.plots.planning import Band
 
 PLAN_CUSTOMERS, PLAN_PRICES = 10_000, 41
-NAMED = 5  # segments that a text names at most
+NAMED = 5  # largest number of segments in a text
 
 
 def curves(twin: Twin, *, worth: float = 1.0) -> tuple[Band, Band]:
-    """Demand and revenue a customer, if everyone were quoted the same price, over at most 10 000 of the customers.
+    """Demand and revenue per customer if all are quoted the same price, over at most 10 000 of the customers.
 
-    Bands are by the delta method, as those of a fit: of the mean of c psi'(eta), with c = 1 or worth (p - cost),
+    Bands of the mean of c psi'(eta), with c = 1 or worth (p - cost), are by the delta method, as in a fit:
 
         d/dalpha = mean of c psi'' z,    d/dbeta = -p d/dalpha
 
@@ -44,7 +44,7 @@ def _band(twin: Twin, z: Array, price: Array, each: Array) -> Band:
 
 
 def allowed_prices(twin: Twin) -> str:
-    """The prices allowed, in words."""
+    """Description of the allowed prices."""
     ranges = twin.ranges()
     if len(ranges) == 1:
         text = "{:g} to {:g}".format(*next(iter(ranges.values())))
@@ -58,7 +58,7 @@ def allowed_prices(twin: Twin) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentPrices:
-    """Customers of a segment: their share, prices today, by the model and allowed, demand and revenue a customer."""
+    """A segment: its share of customers, today's, best and allowed prices, and demand and revenue per customer."""
 
     segment: str
     share: float
@@ -92,7 +92,7 @@ class SegmentPrices:
 
 
 def segment_prices(twin: Twin, *, worth: float = 1.0) -> list[SegmentPrices]:
-    """Today's prices and the model's best ones, by segment (or of everyone); nine of ten of these lie in a range."""
+    """Today's prices and the model's best prices by segment; nine of ten best prices lie in best_low to best_high."""
     index, best, today = twin.contexts.segments, twin.best_prices(), twin.today
     a, b = twin.contexts.rows @ twin.alpha, twin.contexts.rows @ twin.beta
     demand = {name: twin.family.mean(a - b * price) for name, price in (("today", today), ("best", best))}
@@ -101,10 +101,10 @@ def segment_prices(twin: Twin, *, worth: float = 1.0) -> list[SegmentPrices]:
     groups: dict[str, Any] = {"everyone": np.ones(len(best), dtype=bool)}
     if index is not None and len(twin.segments) > 1:
         groups |= {name: index == i for i, name in enumerate(twin.segments) if (index == i).any()}
-    made = []
+    result = []
     for name, rows in groups.items():
         low, high = np.quantile(best[rows], [0.05, 0.95])
-        made.append(
+        result.append(
             SegmentPrices(
                 segment=name, share=float(rows.mean()), today=float(today[rows].mean()), best=float(best[rows].mean()),
                 best_low=float(low), best_high=float(high),
@@ -114,4 +114,4 @@ def segment_prices(twin: Twin, *, worth: float = 1.0) -> list[SegmentPrices]:
                 revenue_today=float(revenue["today"][rows].mean()), revenue_best=float(revenue["best"][rows].mean()),
             )
         )  # fmt: skip
-    return made
+    return result

@@ -1,16 +1,16 @@
-"""What each option earns and loses, in money.
+"""Revenue and losses of each option, in money.
 
-Replication r draws a truth and its customers; every option sells to the same ones. With R_r the revenue of the best
-prices and L_r(option) the regret of an option, both times ``worth``:
+Replication r draws a truth and its customers; all options sell to the same customers. With R_r the revenue of the
+best prices and L_r(option) the regret of an option, both times ``worth``:
 
-    revenue   R_r - L_r        R_r: mean over options of realised revenue plus regret, so that all share its chance
+    revenue   R_r - L_r        R_r: mean over options of realised revenue plus regret, so that all share its noise
     gain      L_r(today) - L_r(option)
     privacy   L_r(option) - L_r(the same policy without privacy)
 
 Differences are paired by replication. Intervals are 95% t intervals of the mean over replications, which shrink as more
-are run. What the data leave open shows in the spread of the replications, each with a truth of its own: ``usual`` is
-where nine of ten of them lie, and ``probability`` the share with a gain. How well so few replications know that share
-is told by ``chances``, the bounds of Clopper and Pearson (1934).
+are run. The uncertainty that the log leaves shows in the spread of the replications, each with its own truth: nine of
+ten lie in ``usual``, and ``probability`` is the share with a gain. ``chances`` holds the bounds of Clopper and Pearson
+(1934) for that probability.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hushprice.arrays import Array
 from hushprice.intervals import binomial, student
 
 LEVEL = 0.95
-BLANK = "\u00a0"  # that does not break
+BLANK = "\u00a0"  # no-break space
 Kind = Literal["today", "model", "learning", "private", "opt-out"]
 
 
@@ -38,7 +38,7 @@ def factor(n: int) -> float:
 
 
 def share_bounds(wins: int, n: int) -> tuple[float, float]:
-    """Bounds of a probability that was met ``wins`` times in n, each wrong 1 time in 20 at most.
+    """Bounds of a probability from ``wins`` successes in n; each bound fails with probability at most 1/20.
 
     >>> [round(bound, 2) for bound in share_bounds(2, 2)], [round(bound, 2) for bound in share_bounds(40, 40)]
     ([0.22, 1.0], [0.93, 1.0])
@@ -61,7 +61,7 @@ class Interval:
 
     @classmethod
     def of(cls, values: Any) -> Interval:
-        """From one value a replication."""
+        """The interval of one value per replication."""
         sample = np.asarray(values, dtype=np.float64)
         n, mean = len(sample), float(sample.mean())
         reach = factor(n) * float(sample.std(ddof=1)) / n**0.5 if n > 1 else float("nan")
@@ -77,7 +77,7 @@ class Interval:
 
 
 def money(value: float, currency: str = "") -> str:
-    """An amount, with as many digits as matter; it does not break over lines."""
+    """An amount with two to three digits and no-break spaces."""
     size = abs(value)
     digits = (
         f"{size:,.0f}"
@@ -100,9 +100,21 @@ def paired(first: Array, second: Array) -> Array:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Line:
-    """One option. losses, best: regret and revenue of the best prices in money, one a replication; experiments: share
-    of customers whose price was bent to learn; today, partner: losses of today's prices and of the same policy without
-    privacy."""
+    """The results of one option, in money.
+
+    Attributes
+    ----------
+    label, kind, word : str
+        Name in tables, kind of option, and the policy as a word.
+    losses, best : ndarray
+        Regret, and revenue of the best prices, one number per replication.
+    experiments : float
+        Share of customers whose price was changed for learning.
+    today, partner : ndarray or None
+        Losses of today's prices, and of the same policy without privacy.
+    epsilon, opt_out, from_log : float or None, float or None, bool
+        As in :class:`Option`.
+    """
 
     label: str
     kind: Kind
@@ -123,7 +135,7 @@ class Line:
 
     @property
     def loss(self) -> Interval:
-        """Lost against knowing demand."""
+        """Loss compared with the best prices for the true demand."""
         return Interval.of(self.losses)
 
     @property
@@ -133,7 +145,7 @@ class Line:
 
     @property
     def gains(self) -> Array | None:
-        """Gain over today's prices, one number a replication."""
+        """Gain over today's prices, one number per replication."""
         return None if self.today is None or self.kind == "today" else paired(self.today, self.losses)
 
     @property
@@ -143,7 +155,7 @@ class Line:
 
     @property
     def usual(self) -> tuple[float, float] | None:
-        """The gain in nine of ten replications."""
+        """The 5% and 95% quantiles of the gain over replications."""
         if self.gains is None:
             return None
         low, high = np.quantile(self.gains, [0.05, 0.95])
@@ -151,12 +163,12 @@ class Line:
 
     @property
     def wins(self) -> int | None:
-        """In how many replications it earned more than today's prices."""
+        """Number of replications with a gain over today's prices."""
         return None if self.gains is None else int(np.count_nonzero(self.gains > 0.0))
 
     @property
     def probability(self) -> float | None:
-        """That it is a gain over today's prices: the share of replications."""
+        """Share of replications with a gain over today's prices."""
         return None if self.wins is None else self.wins / self.replications
 
     @property
@@ -170,21 +182,22 @@ class Line:
         return None if self.partner is None else Interval.of(paired(self.losses, self.partner))
 
     def row(self) -> dict[str, Any]:
-        """As plain data, for CSV and JSON."""
+        """The line as plain data, for CSV and JSON."""
         plain: dict[str, Any] = {
             "option": self.label, "kind": self.kind, "policy": self.word, "epsilon": self.epsilon,
             "opt_out": self.opt_out, "replications": self.replications,
         }  # fmt: skip
         for name, interval in (("revenue", self.revenue), ("loss", self.loss), ("gain", self.gain)):
-            plain |= _told(name, interval)
+            plain |= _interval_row(name, interval)
         low, high = self.usual or (None, None)
         least, most = self.chances or (None, None)
         plain |= {"gain_5": low, "gain_95": high, "probability_of_gain": self.probability}
         plain |= {"probability_of_gain_low": least, "probability_of_gain_high": most}
-        return plain | {"experiments": self.experiments} | _told("price_of_privacy", self.privacy)
+        return plain | {"experiments": self.experiments} | _interval_row("price_of_privacy", self.privacy)
 
 
-def _told(name: str, interval: Interval | None) -> dict[str, float | None]:
+def _interval_row(name: str, interval: Interval | None) -> dict[str, float | None]:
+    """The columns of a mean and its interval."""
     if interval is None:
         return {name: None, f"{name}_low": None, f"{name}_high": None}
     return {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}

@@ -36,7 +36,19 @@ OPT_OUT = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Option:
-    """Something to run: its policy, and the market with its share of customers who send raw records."""
+    """One option of a plan.
+
+    Attributes
+    ----------
+    label, kind, word : str
+        Name in tables, kind of option, and the policy as a word.
+    policy, market : Policy, Twin
+        The policy, and the market with its share of customers who send raw records.
+    epsilon, opt_out : float or None
+        Privacy level, and share of customers who opt out.
+    from_log : bool
+        Whether a private policy starts from the fitted model.
+    """
 
     label: str
     kind: Kind
@@ -64,7 +76,13 @@ def options(
     opt_out: Sequence[float] = OPT_OUT,
     epsilon: float = 2.0,
 ) -> list[Option]:
-    """Everything to compare; what cannot be made is refused here, before any work."""
+    """The options of a plan; the parameters are those of :func:`hushprice.planning.plan`.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is invalid or named twice.
+    """
     words = list(policies)
     check_words(words)
     epsilons = [finite("epsilon", e, minimum=0.0, strict=True) for e in epsilons]
@@ -88,7 +106,7 @@ def options(
 
 
 def stepwise(twin: Twin) -> bool:
-    """Whether the rules have a largest step, which no private policy can keep to."""
+    """Whether the rules have a largest step, which no private policy can satisfy."""
     return twin.rules is not None and twin.rules.largest_step is not None
 
 
@@ -102,7 +120,7 @@ def _option(twin: Twin, horizon: int, label: str, kind: Kind, word: str, **facts
 
 
 def _private(twin: Twin, horizon: int, epsilon: float) -> list[Option]:
-    """At one epsilon: from nothing and, where it is known how far the truth may lie, from the log."""
+    """The private options at one epsilon: from no data and, if a confidence radius exists, from the log."""
     name, usual = f"etc-ldp:epsilon={epsilon:g},noise=privunit", _settings(twin)
     scratch = _option(
         twin, horizon, f"etc-ldp, epsilon {epsilon:g}", "private", f"{name},{usual}{_wide(twin)}", epsilon=epsilon
@@ -134,7 +152,7 @@ def _wide(twin: Twin) -> str:
 
 
 def wide_radius(twin: Twin) -> float | None:
-    """A radius for Theta around 0, if the usual one could not hold the fitted theta twice over."""
+    """A radius for Theta around 0, if the usual one is less than twice the norm of the fitted theta."""
     size, usual = 2.0 * float(np.linalg.norm(twin.theta)), 2.0 * math.sqrt(2.0 * twin.dim)
     return size if size > usual else None
 
@@ -151,10 +169,10 @@ def largest_demand(twin: Twin) -> float:
 
 
 def confidence_radius(twin: Twin) -> float | None:
-    """How far from the fitted theta the truth lies at most, with about 99%; None if that is not known.
+    """A bound on the distance of the truth from the fitted theta, with about 99%; None without a covariance.
 
-    |theta_true - theta|^2 has mean tr S and variance 2 tr S^2; the mean and four standard deviations are taken, which
-    is 99% when one direction makes out all of S, and more otherwise.
+    |theta_true - theta|^2 has mean tr S and variance 2 tr S^2. The bound is the mean plus four standard deviations,
+    which has probability 99% if S has rank one, and more otherwise.
     """
     S = twin.covariance
     if S is None or not S.any():

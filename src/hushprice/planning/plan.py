@@ -1,4 +1,4 @@
-"""A plan: policies and privacy levels on a twin, in money, against keeping today's prices."""
+"""A plan: the profit of policies and privacy levels on a twin, compared with today's prices."""
 
 from __future__ import annotations
 
@@ -26,16 +26,29 @@ from hushprice.simulation.engine import Outcome
 if TYPE_CHECKING:
     from hushprice.plots import Picture
 
-LONGEST = 100_000  # customers, by default
+LONGEST = 100_000  # largest default horizon, in customers
 Progress = Callable[[int, int], None]
-"""Told how many replications are done, and of how many."""
+"""Called with the number of finished replications and the total number."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """What came of a plan: results by label, and the same as lines in money.
+    """The result of a plan: simulations by label, and the same as lines in money.
 
-    worth: money for one unit of price; currency: its sign, for texts and tables.
+    Attributes
+    ----------
+    twin : Twin
+        The market.
+    options : tuple of Option
+        The options compared; the first is today's prices.
+    results : dict of str to Result
+        Simulation results by the label of the option.
+    horizon, seed : int
+        Customers per replication, and the seed of the simulations.
+    worth : float
+        Money per unit of price.
+    currency : str
+        Currency sign in texts and tables.
     """
 
     twin: Twin
@@ -51,7 +64,7 @@ class Plan:
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """One a option, in money."""
+        """One line per option, in money."""
         full = max(result.replications for result in self.results.values())
         whole = [result for result in self.results.values() if result.replications == full]
         best = self.worth * np.mean([result.revenue + result.regret for result in whole], axis=0)
@@ -76,17 +89,17 @@ class Plan:
 
     @cached_property
     def segments(self) -> list[SegmentPrices]:
-        """Today's prices and the model's, by segment; everyone first."""
+        """Today's prices and the model's by segment; the first entry is all customers."""
         return segment_prices(self.twin, worth=self.worth)
 
     @cached_property
     def recommendation(self) -> Recommendation:
-        """What to run, in words."""
+        """The recommended option, with reasons."""
         return recommend(self.lines, self.situation)
 
     @property
     def situation(self) -> Situation:
-        """What is known besides the results."""
+        """The facts besides the results on which the recommendation depends."""
         twin, check = self.twin, self.twin.about.check
         return Situation(
             horizon=self.horizon,
@@ -99,11 +112,11 @@ class Plan:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """The table as plain rows, for CSV and JSON; money over the whole horizon."""
+        """One row per option, for CSV and JSON; money over the whole horizon."""
         return [line.row() for line in self.lines]
 
     def to_json(self) -> str:
-        """Everything a machine may want."""
+        """The plan as JSON text."""
         data = {
             "recommendation": asdict(self.recommendation),
             "horizon": self.horizon,
@@ -117,19 +130,35 @@ class Plan:
 
     @cached_property
     def pictures(self) -> dict[str, Picture]:
-        """All there is to draw, by name; Matplotlib is imported now."""
+        """The pictures by name. Matplotlib is imported at the first use."""
         from hushprice.planning.report import pictures
 
         return pictures(self)
 
     def html(self) -> str:
-        """One self-contained page."""
+        """The report as one self-contained HTML page."""
         from hushprice.planning.report import page_of
 
         return page_of(self)
 
     def save(self, folder: str | PathLike[str]) -> Path:
-        """Write report.html, table.csv, plan.json and the pictures to a folder that :func:`check_folder` allows."""
+        """Write report.html, table.csv, plan.json and the pictures.
+
+        Parameters
+        ----------
+        folder : path
+            A folder that :func:`check_folder` allows; it is created if necessary.
+
+        Returns
+        -------
+        Path
+            The folder.
+
+        Raises
+        ------
+        HushpriceError
+            If the folder has files that are not of an earlier plan, or cannot be written.
+        """
         from hushprice.planning.report import PICTURES
         from hushprice.plots import save
 
@@ -149,7 +178,7 @@ class Plan:
 
 
 def check_folder(folder: str | PathLike[str]) -> Path:
-    """A folder that a plan may be written to: one with an earlier plan, or without any file of a plan's names."""
+    """The path of a folder that a plan may be written to; refuse one with files of the same names from elsewhere."""
     from hushprice.planning.report import PICTURES, TITLE
 
     place, names = Path(folder), ["report.html", "table.csv", "plan.json", *(f"{name}.png" for name in PICTURES)]
@@ -180,14 +209,49 @@ def plan(
     currency: str = "",
     progress: Progress | None = None,
 ) -> Plan:
-    """Compare policies and privacy levels on a twin, in money, against keeping today's prices.
+    """Compare policies and privacy levels on a twin, in money, with today's prices.
 
-    horizon: customers to plan for (the rows of the log, at most 100 000, unless given); policies: words such as
-    "etc-doubling"; epsilons: privacy levels of etc-ldp; opt_out: shares of customers who refuse to send raw records, at
-    ``epsilon``; replications: each with customers and, where the twin is uncertain, a truth of its own (the private
-    options take the first half of them, as they are slow); worth: money for one unit of price; currency: its sign.
+    Parameters
+    ----------
+    twin : Twin
+        The market, made from a log by :func:`hushprice.markets.twin.twin`.
+    horizon : int, optional
+        Customers to plan for; by default the rows of the log, at most 100 000.
+    policies : iterable of str
+        Policies, as words such as "etc-doubling".
+    epsilons : sequence of float
+        Privacy levels of etc-ldp.
+    opt_out : sequence of float
+        Shares of customers who refuse to send raw records, at privacy level ``epsilon``.
+    epsilon : float
+        Privacy level of the customers who opt out.
+    replications : int
+        Number of replications, each with its own customers and, if the twin is uncertain, its own truth. Private
+        options, which are slow, use the first half of them.
+    seed : int
+        Seed of the simulations.
+    workers : int
+        Processes; -1 for one per core.
+    worth : float
+        Money per unit of price.
+    currency : str
+        Currency sign in texts and tables.
+    progress : callable, optional
+        Called with the number of finished replications and the total number.
 
-    Where the rules have a largest step there are no private options, as no private policy can keep to it.
+    Returns
+    -------
+    Plan
+        Results, table, recommendation and report.
+
+    Raises
+    ------
+    InvalidInput
+        If an option is invalid; this is checked before any simulation.
+
+    Notes
+    -----
+    If the rules have a largest step there are no private options, as no private policy can satisfy it.
     """
     if not isinstance(twin, Twin):
         raise InvalidInput(f"plan needs a twin, made by hushprice.markets.twin.twin, got {type(twin).__name__}.")
@@ -195,7 +259,7 @@ def plan(
     replications = positive_int("replications", replications, minimum=2)
     seed = positive_int("seed", seed, minimum=0)
     worth = finite("worth", worth, minimum=0.0, strict=True)
-    light = replace(twin, about=replace(twin.about, model=None, check=None))  # what workers are sent
+    light = replace(twin, about=replace(twin.about, model=None, check=None))  # workers receive this copy
     chosen = options(light, T, policies=policies, epsilons=epsilons, opt_out=opt_out, epsilon=epsilon)
     for option in chosen:
         check_pair(option.policy, option.market)
@@ -206,7 +270,7 @@ def plan(
 def _run(
     chosen: Sequence[Option], horizon: int, replications: int, seed: int, workers: int, progress: Progress | None
 ) -> dict[str, Result]:
-    """All replications of all options at once, those that take longest first."""
+    """Results by label; the jobs that take longest run first."""
     rounds = rounds_of(100, horizon)
     jobs: list[tuple[str, Job]] = []
     for option in sorted(chosen, key=lambda one: -(one.epsilon or 0.0)):

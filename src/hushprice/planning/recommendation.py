@@ -1,19 +1,19 @@
-"""What to run, in words that say how sure they are.
+"""Recommend an option of a plan, with reasons and their uncertainty.
 
-Of today's prices, the model's prices and the policies that learn, the one that loses least is best; those that a paired
-95% interval over these replications cannot tell from it are as good, and of these the simplest is taken: today's prices
-before the model's before learning. Then
+Of today's prices, the model's prices and the learning policies, the best one loses least. Those whose paired 95%
+interval of the difference from it contains 0 are as good. The choice is the simplest of these: today's prices before
+the model's before learning. Then the verdict is
 
     stop      the model must not be used: keep today's prices and experiment
     keep      nothing earns more than today's prices
-    unclear   something seems to earn more, but these replications cannot tell it from today's prices, or do not show
-              that it is a gain with a probability of four fifths (lower bound of Clopper and Pearson)
-    widen     there is a gain, but its prices are ends of the range or beyond those seen, or the price effect is not
-              sure: experiment first
+    unclear   an option seems to earn more, but its difference from today's prices is not significant, or the lower
+              bound (Clopper and Pearson) of the probability of a gain is below four fifths
+    widen     there is a gain, but its prices are ends of the range or beyond the logged prices, or the price effect is
+              uncertain: experiment first
     run       run it
 
-Two doubts are kept apart. More replications tell better what the model implies; what the log leaves open stays, and
-shows in the share of replications with a gain, as each draws another truth.
+There are two kinds of uncertainty. More replications reduce the Monte Carlo error. The uncertainty of the log remains;
+it shows in the share of replications with a gain, as each draws another truth.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hushprice.fitting import Finding
 from hushprice.planning.option_results import Interval, Line, money, paired, share_bounds
 
 Verdict = Literal["run", "keep", "unclear", "widen", "stop"]
-LIKELY = 0.8  # probability of a gain, from which it is acted on
+LIKELY = 0.8  # probability of a gain from which to act
 SIMPLEST = ("today", "model", "learning")
 EDGE = ("unsure-price-effect", "rising-demand", "boundary-optimum", "extrapolation")
 KEEP = "Keep today's prices: nothing tried here earns more."
@@ -39,11 +39,24 @@ STOP_TEXT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """What is known besides the results.
+    """The facts besides the results on which a recommendation depends.
 
-    horizon: customers; allowed: the prices allowed, in words; findings: of the twin; uncertain: whether the truth was
-    drawn anew in each replication; check: whether the twin's replay of the log holds, if it was made; stepwise: whether
-    a largest step kept private options out.
+    Attributes
+    ----------
+    horizon : int
+        Customers.
+    currency : str
+        Currency sign.
+    allowed : str
+        Description of the allowed prices.
+    findings : sequence of Finding
+        Findings of the twin.
+    uncertain : bool
+        Whether each replication draws its own truth.
+    check : bool or None
+        Whether the twin's replay of the log holds; None if it was not made.
+    stepwise : bool
+        Whether a largest step excludes private options.
     """
 
     horizon: int
@@ -63,24 +76,38 @@ class Situation:
         return money(value, self.currency)
 
     def both(self, value: float) -> str:
-        """An amount over the horizon, and for 1,000 customers."""
+        """An amount over the horizon, and per 1,000 customers."""
         each = self.money(1000.0 * value / self.horizon)
         return f"{self.money(value)} over {self.horizon:,} customers ({each} per 1,000)"
 
     @property
     def edge(self) -> Finding | None:
-        """Why best prices cannot be relied on without a wider experiment, if there is such a finding."""
+        """The finding that calls for a wider experiment first, if there is one."""
         return next((f for code in EDGE for f in self.findings if f.code == code and f.severity == "warning"), None)
 
     @property
     def replications(self) -> str:
-        """What a replication is, in a few words."""
+        """Description of a replication."""
         return "each with another truth that the log allows" if self.uncertain else "each with other customers"
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A verdict, the option it is about, a headline, the reasons as paragraphs, and caveats as findings."""
+    """The recommendation of a plan.
+
+    Attributes
+    ----------
+    verdict : {"run", "keep", "unclear", "widen", "stop"}
+        What to do; see this module's documentation.
+    choice : str
+        Label of the option to run.
+    headline : str
+        The recommendation in one sentence.
+    reasons : tuple of str
+        Paragraphs with reasons.
+    caveats : tuple of Finding
+        Findings that limit it.
+    """
 
     verdict: Verdict
     choice: str
@@ -93,7 +120,25 @@ class Recommendation:
 
 
 def recommend(lines: Sequence[Line], now: Situation) -> Recommendation:
-    """What to run, from the lines of a plan; the first is today's prices."""
+    """Recommend an option.
+
+    Parameters
+    ----------
+    lines : sequence of Line
+        The lines of a plan.
+    now : Situation
+        The facts besides the results.
+
+    Returns
+    -------
+    Recommendation
+        Verdict, option, headline, reasons and caveats.
+
+    Raises
+    ------
+    InvalidInput
+        If today's prices are not among the lines.
+    """
     runs = sorted((one for one in lines if one.kind in SIMPLEST), key=lambda one: one.loss.mean)
     if not runs or not any(one.kind == "today" for one in runs):
         raise InvalidInput("A recommendation needs today's prices among the options.")
@@ -113,12 +158,12 @@ def recommend(lines: Sequence[Line], now: Situation) -> Recommendation:
 
 
 def _ahead(one: Line, other: Line) -> Interval:
-    """How much less the first loses."""
+    """The loss of the second minus that of the first."""
     return Interval.of(paired(other.losses, one.losses))
 
 
 def _simplest(lines: Sequence[Line]) -> Line:
-    """The first of today's prices, the model's and those that learn; of the last, that which loses least."""
+    """Today's prices before the model's before learning; of the learning ones, the one that loses least."""
     return min(lines, key=lambda one: (SIMPLEST.index(one.kind), one.loss.mean))
 
 
@@ -134,7 +179,7 @@ def _verdict(best: Line, choice: Line, now: Situation) -> Verdict:
 
 
 def _headline(verdict: Verdict, one: Line, now: Situation) -> str:
-    """What to do, about the option that seems best."""
+    """The verdict on the option that seems best."""
     if verdict in ("keep", "stop") or one.gain is None:
         return STOP_TEXT if verdict == "stop" else KEEP
     if verdict == "unclear":
@@ -177,7 +222,7 @@ def _capital(text: str) -> str:
 
 
 def _gain(one: Line, today: Line, now: Situation) -> list[str]:
-    """What the candidate gains over today's prices, and how sure that is."""
+    """The candidate's gain over today's prices and its uncertainty."""
     gain, usual, wins = one.gain, one.usual, one.wins
     if gain is None or usual is None or wins is None:
         return []
@@ -194,7 +239,7 @@ def _gain(one: Line, today: Line, now: Situation) -> list[str]:
 
 
 def _sure(wins: int, n: int) -> str:
-    """How probable a gain is, in words that hold for its bounds and not for the share seen alone."""
+    """The probability of a gain, in words that hold for its bounds and not only for the observed share."""
     (low, high), share = share_bounds(wins, n), wins / n
     words = ((0.95, "sure, as far as the model goes"), (0.9, "very likely"), (LIKELY, "likely"))
     if low >= LIKELY:
@@ -224,7 +269,7 @@ def _runner_up(one: Line, runs: Sequence[Line], now: Situation) -> list[str]:
 
 
 def _learning(lines: Sequence[Line], now: Situation) -> list[str]:
-    """What more learning could bring, and what it costs to learn from nothing."""
+    """The possible gain of more learning, and the cost of learning without a log."""
     model = next((one for one in lines if one.kind == "model"), None)
     learners = [one for one in lines if one.kind == "learning"]
     if model is None:
@@ -243,7 +288,7 @@ def _learning(lines: Sequence[Line], now: Situation) -> list[str]:
 
 
 def _privacy(lines: Sequence[Line], now: Situation) -> list[str]:
-    """What privacy costs at each epsilon and share of customers who opt out."""
+    """The price of privacy at each epsilon and share of customers who opt out."""
     sentences = []
     for from_log, name in ((False, "from nothing"), (True, "started from the log")):
         curve = [one for one in lines if one.kind == "private" and one.epsilon is not None and one.from_log is from_log]
@@ -268,7 +313,7 @@ def _privacy(lines: Sequence[Line], now: Situation) -> list[str]:
 
 
 def _cost(price: Interval, now: Situation) -> str:
-    """An amount, or what there is to say if these replications do not tell it from nothing."""
+    """An amount, or a statement that its difference from 0 is not significant."""
     if price.low <= 0.0 <= price.high and price.low < price.high:
         return f"nothing that can be told from 0 ({now.money(price.low)} to {now.money(price.high)})"
     return now.money(price.mean)
@@ -279,7 +324,7 @@ def _everyone(line: Line) -> str:
 
 
 def _caveats(verdict: Verdict, today: Line, now: Situation) -> list[Finding]:
-    """What to be careful about, but for what the headline says."""
+    """Findings that limit the recommendation, except those in the headline."""
     edge = now.edge if verdict == "widen" else None
     caveats = [finding for finding in now.findings if finding.severity != "note" and finding is not edge]
     own = (

@@ -1,4 +1,4 @@
-"""A plan as one self-contained page: the recommendation first, then the table, the pictures and what it rests on."""
+"""A plan as one self-contained page: recommendation, table, pictures and assumptions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 COLOUR = {"today": None, "model": 0, "learning": 2, "private": 1}
 TITLE = "A pricing plan for"
-HYPHEN = "\u2011"  # that does not break
-MAX_SEGMENTS = 15  # drawn at most
-MAX_GROUPS = 12  # of a comparison shown at most
+HYPHEN = "\u2011"  # non-breaking hyphen
+MAX_SEGMENTS = 15  # largest number drawn
+MAX_GROUPS = 12  # largest number shown in a comparison
 
 
 def page_of(plan: Plan) -> str:
-    """The page."""
+    """The report of a plan as an HTML page."""
     recommendation = plan.recommendation
     sections = [
         _recommendation(plan),
@@ -49,7 +49,7 @@ def page_of(plan: Plan) -> str:
 
 
 def pictures(plan: Plan) -> dict[str, Picture]:
-    """All pictures by name, in the order of the page; none of a curve with one point."""
+    """All pictures by name, in the order of the page; curves with one point are left out."""
     made = {name: make(plan) for name, make in PICTURES.items()}
     return {name: picture for name, picture in made.items() if picture is not None}
 
@@ -61,7 +61,7 @@ def _recommendation(plan: Plan) -> Section:
 
 
 def table_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """The table for people: amounts with their intervals, leaving out what no line has."""
+    """The table of the page: amounts with intervals, without columns that are empty in every line."""
     rows = [
         {
             "option": line.label,
@@ -79,7 +79,7 @@ def table_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def _together(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """The table with options whose names break at commas only, for narrow screens."""
+    """The table with option names that break only at commas, for narrow screens."""
     rows = table_rows(lines)
     for row in rows:
         row["option"] = row["option"].replace(" ", BLANK).replace(f",{BLANK}", ", ").replace("-", HYPHEN)
@@ -87,7 +87,7 @@ def _together(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def _amount(interval: Interval | None) -> str:
-    """A mean and its interval, which is not broken over lines."""
+    """A mean and its interval, without line breaks in the interval."""
     if interval is None:
         return ""
     mean, low, high = (money(value) for value in (interval.mean, interval.low, interval.high))
@@ -290,7 +290,7 @@ def _assumptions(plan: Plan) -> Section:
 
 
 def _known_bounds(plan: Plan) -> str:
-    """What private policies know of the log before they start."""
+    """Description of what private policies learn from the log before they start."""
     twin = plan.twin
     wide, near = wide_radius(twin), confidence_radius(twin)
     bounds = [f"|z| is at most {usual_norm(twin):.3g} (its 99% quantile in the log)"]
