@@ -13,12 +13,30 @@ from hushprice.fitting import Curve, DemandModel, Report, Tenth
 from hushprice.plots.figures import COLOURS, REFERENCE, finish
 
 BAND = 1.96  # standard errors
-MAX_DRAWN_SEGMENTS = 6  # segments drawn
-SHORT = 24  # letters of a segment's name
+MAX_DRAWN_SEGMENTS = 6  # largest number of segments drawn
+SHORT = 24  # longest name of a segment, in characters
 
 
 def demand_overview(model: DemandModel, *, title: str | None = None) -> Figure:
-    """Calibration, demand and revenue side by side; without held-out rows, the last two."""
+    """A figure of calibration, demand and revenue side by side; without held-out rows, the last two.
+
+    Parameters
+    ----------
+    model : DemandModel
+        A fitted model.
+    title : str, optional
+        Title; by default the log, the family and the number of rows.
+
+    Returns
+    -------
+    Figure
+        The Matplotlib figure.
+
+    Raises
+    ------
+    InvalidInput
+        If the model has neither held-out rows nor demand curves.
+    """
     report = model.report_
     held = report.held_out
     if held is None and not report.curves:
@@ -29,13 +47,13 @@ def demand_overview(model: DemandModel, *, title: str | None = None) -> Figure:
     if held is not None:
         calibration(held.calibration, axes.pop(0))
     if report.curves:
-        drawn = largest(report)
-        seen = {s.name: (s.low, s.high) for s in (report.everyone, *report.segments)}
-        curves(drawn, axes[0], seen=seen)
-        curves(drawn, axes[1], revenue=True, seen=seen)
+        chosen = largest(report)
+        logged = {s.name: (s.low, s.high) for s in (report.everyone, *report.segments)}
+        curves(chosen, axes[0], logged=logged)
+        curves(chosen, axes[1], revenue=True, logged=logged)
         for each in axes:
             each.set_xlabel(f"price ({model.price_})")
-        if len(drawn) > 1:
+        if len(chosen) > 1:
             axes[0].legend(frameon=False, title=report.by[: 2 * SHORT], fontsize=8, title_fontsize=8)
     log = f"{model.log_}, " if model.log_ else ""
     words = (
@@ -47,32 +65,36 @@ def demand_overview(model: DemandModel, *, title: str | None = None) -> Figure:
 
 
 def calibration(tenths: Sequence[Tenth], axes: Axes) -> None:
-    """Predicted demand against the demand seen in tenths of held-out rows, with 95% intervals."""
-    predicted, seen = np.array([t.predicted for t in tenths]), np.array([t.seen for t in tenths])
+    """Draw observed over predicted demand in tenths of held-out rows, with 95% intervals."""
+    predicted, observed = np.array([t.predicted for t in tenths]), np.array([t.seen for t in tenths])
     reach = np.abs(np.array([[t.seen - t.low for t in tenths], [t.high - t.seen for t in tenths]]))
-    low, high = float(min(predicted.min(), seen.min())), float(max(predicted.max(), seen.max()))
+    low, high = float(min(predicted.min(), observed.min())), float(max(predicted.max(), observed.max()))
     axes.plot([low, high], [low, high], ":", color=REFERENCE, label="perfect")
-    axes.errorbar(predicted, seen, yerr=reach, fmt="o", color=COLOURS[0], markersize=4.5, linewidth=1.2, capsize=2)
+    axes.errorbar(predicted, observed, yerr=reach, fmt="o", color=COLOURS[0], markersize=4.5, linewidth=1.2, capsize=2)
     axes.set_xlabel("predicted demand")
     axes.set_ylabel("demand seen, rows held out")
     finish(axes)
 
 
 def curves(
-    drawn: Sequence[Curve], axes: Axes, *, revenue: bool = False, seen: Mapping[str, tuple[float, float]] | None = None
+    drawn: Sequence[Curve],
+    axes: Axes,
+    *,
+    revenue: bool = False,
+    logged: Mapping[str, tuple[float, float]] | None = None,
 ) -> None:
-    """Mean demand of each segment, or with ``revenue`` price times demand, over one price for all, with 95% bands.
+    """Draw mean demand of each segment, or with ``revenue`` price times demand, over the price, with 95% bands.
 
-    Lines are dotted beyond the prices ``seen`` in a segment.
+    Lines are dotted beyond the range of a segment's ``logged`` prices.
     """
     for colour, curve in zip(COLOURS, drawn, strict=False):
         prices = np.array(curve.prices)
         times = prices if revenue else np.ones(len(prices))
         mean, reach = times * np.array(curve.demand), times * BAND * np.array(curve.demand_se)
-        low, high = (seen or {}).get(curve.name, (prices[0], prices[-1]))
-        known = np.linspace(max(low, prices[0]), min(high, prices[-1]), 50) if low <= prices[-1] else prices[:0]
+        low, high = (logged or {}).get(curve.name, (prices[0], prices[-1]))
+        inside = np.linspace(max(low, prices[0]), min(high, prices[-1]), 50) if low <= prices[-1] else prices[:0]
         axes.plot(prices, mean, ":", color=colour, linewidth=1.4)
-        axes.plot(known, np.interp(known, prices, mean), color=colour, linewidth=1.8, label=_short(curve.name))
+        axes.plot(inside, np.interp(inside, prices, mean), color=colour, linewidth=1.8, label=_short(curve.name))
         if np.isfinite(reach).all():
             axes.fill_between(prices, mean - reach, mean + reach, color=colour, alpha=0.15, linewidth=0)
     axes.set_xlim(drawn[0].prices[0], drawn[0].prices[-1])
@@ -82,7 +104,7 @@ def curves(
 
 
 def largest(report: Report) -> list[Curve]:
-    """The curves of the largest segments, in their order; everyone's if there are no segments."""
+    """The curves of the largest segments in their order, or of all customers if there are no segments."""
     size = {segment.name: segment.weight for segment in report.segments}
     chosen = sorted(size, key=lambda name: -size[name])[:MAX_DRAWN_SEGMENTS]
     chosen_curves = [curve for curve in report.curves[1:] if curve.name in chosen]

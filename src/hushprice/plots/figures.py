@@ -22,11 +22,27 @@ Results = Mapping[str, Result]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5F4690", "#8C8C8C", "#000000")
 REFERENCE = "#555555"
 PICTURE_FORMATS = (".png", ".svg", ".pdf")
-WIDELY = 5.0  # a ratio of mean regrets that one linear axis cannot show
+WIDELY = 5.0  # ratio of mean regrets above which axes are logarithmic
 
 
 def check_file(path: str | PathLike[str]) -> Path:
-    """The path of a picture, refused before any work is done if it cannot be written as one."""
+    """The path of a picture, checked before any work is done.
+
+    Parameters
+    ----------
+    path : path
+        Name that ends in .png, .svg or .pdf, in an existing folder.
+
+    Returns
+    -------
+    Path
+        The path.
+
+    Raises
+    ------
+    InvalidInput
+        If a picture cannot be written there.
+    """
     target = Path(path)
     if target.suffix.lower() not in PICTURE_FORMATS:
         raise InvalidInput(f"A picture's name must end in {', '.join(PICTURE_FORMATS)}, got {target.name!r}.")
@@ -38,7 +54,27 @@ def check_file(path: str | PathLike[str]) -> Path:
 
 
 def save(figure: Figure, path: str | PathLike[str], *, dpi: int = 160) -> Path:
-    """Write a figure as PNG, SVG or PDF, by the ending of its name."""
+    """Write a figure as PNG, SVG or PDF.
+
+    Parameters
+    ----------
+    figure : Figure
+        The Matplotlib figure.
+    path : path
+        File name; its suffix decides the format.
+    dpi : int
+        Dots per inch of a PNG.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    HushpriceError
+        If the file cannot be written.
+    """
     target = check_file(path)
     try:
         figure.savefig(target, dpi=dpi, metadata={"Date": None} if target.suffix.lower() == ".svg" else None)
@@ -51,7 +87,7 @@ Rate = str | Callable[..., Array]
 
 
 def bound_of(rate: Rate) -> tuple[str, Callable[..., Array]]:
-    """A name for the legend and the function of (d, T), from a bound of :mod:`hushprice.theory` or any function."""
+    """Legend text and function of (d, T) of a bound of :mod:`hushprice.theory` or of a function."""
     if isinstance(rate, str):
         return f"shape of the {rate} rate", theory.plain_rate(rate)
     if not callable(rate):
@@ -60,10 +96,18 @@ def bound_of(rate: Rate) -> tuple[str, Callable[..., Array]]:
 
 
 def regret_paths(results: Results, axes: Axes, *, log: bool = False, rate: Rate | None = None) -> None:
-    """Mean cumulative regret over the rounds, with the paper's band of three standard errors.
+    """Draw mean cumulative regret over the rounds with bands of three standard errors, as in the paper.
 
-    With ``log``, both axes are logarithmic, so that regrets of order sqrt(T) and T show as slopes 1/2 and 1. ``rate``,
-    a bound of :mod:`hushprice.theory` by name or a function of (d, T), is drawn dotted to meet the first policy.
+    Parameters
+    ----------
+    results : mapping of str to Result
+        Results by label.
+    axes : Axes
+        Matplotlib axes to draw in.
+    log : bool
+        Whether both axes are logarithmic, so that regrets of order sqrt(T) and T have slopes 1/2 and 1.
+    rate : str or callable, optional
+        A bound of :mod:`hushprice.theory` by name, or a function of (d, T); dotted and scaled to meet the first policy.
     """
     for colour, (label, result) in zip(_colours(results), results.items(), strict=True):
         mean = np.where(result.path_mean() > DUST, result.path_mean(), 0.0)
@@ -94,12 +138,22 @@ def regret_paths(results: Results, axes: Axes, *, log: bool = False, rate: Rate 
 
 
 def broken(label: str, *, indent: str = "") -> str:
-    """A policy's word on several lines, broken where its options begin."""
+    """A policy's word with a line break before each option."""
     return label.replace(":", f":\n{indent}").replace(",", f",\n{indent}")
 
 
 def box_plots(results: Results, axes: Axes, *, log: bool = False) -> None:
-    """Distribution of the regret at the horizon over replications."""
+    """Draw horizontal box plots of the regret at the horizon over replications.
+
+    Parameters
+    ----------
+    results : mapping of str to Result
+        Results by label.
+    axes : Axes
+        Matplotlib axes to draw in.
+    log : bool
+        Whether the axis is logarithmic.
+    """
     boxes = axes.boxplot(
         [np.where(r.regret > DUST, r.regret, 0.0) for r in results.values()],
         orientation="horizontal",
@@ -122,11 +176,33 @@ def box_plots(results: Results, axes: Axes, *, log: bool = False) -> None:
 
 
 def overview(results: Results, *, title: str | None = None, rate: Rate | None = None) -> Figure:
-    """Regret paths on the left, box plots on the right; on logarithmic scales when the regrets differ widely."""
+    """A figure with regret paths on the left and box plots on the right.
+
+    Axes are logarithmic if the regrets differ widely.
+
+    Parameters
+    ----------
+    results : mapping of str to Result
+        Results by label.
+    title : str, optional
+        Title; by default the market, the dimension and the number of replications.
+    rate : str or callable, optional
+        Reference rate; see :func:`regret_paths`.
+
+    Returns
+    -------
+    Figure
+        The Matplotlib figure.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no results.
+    """
     if not results:
         raise InvalidInput("There are no results to draw.")
     final = [float(r.regret.mean()) for r in results.values()]
-    # A policy without regret (the clairvoyant) would stretch a logarithmic scale for ever.
+    # A logarithmic scale cannot show a policy without regret (the clairvoyant).
     log = max(final) > WIDELY * min(final) and min(final) > 1e-6 * max(final)
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
@@ -145,7 +221,7 @@ def _colours(results: Results) -> list[str]:
 
 
 def short(value: float, _position: int | None = None) -> str:
-    """20000 as 20k."""
+    """A short number, such as 20k for 20000."""
     if abs(value) >= 1e6:
         return f"{value / 1e6:g}M"
     return f"{value / 1e3:g}k" if abs(value) >= 1e4 else f"{value:g}"
@@ -159,7 +235,7 @@ def short_ticks(axis: Axis, log: bool) -> None:
 
 
 def finish(axes: Axes) -> None:
-    """A light grid and no box."""
+    """Add a light grid and remove the frame."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.grid(alpha=0.25, linewidth=0.6)

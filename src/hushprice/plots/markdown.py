@@ -1,4 +1,4 @@
-"""The sections of a page as Markdown, with pictures as files beside it: for a repository."""
+"""Write the sections of a page as Markdown, with pictures in separate files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,28 @@ from hushprice.plots.page import Picture, Section, Table, Value, number
 
 
 def markdown(title: str, lead: Sequence[str], sections: Sequence[Section], *, link: Callable[[Picture], str]) -> str:
-    """A Markdown document; ``link`` gives the address of a picture.
+    """A Markdown document.
 
-    >>> print(markdown("Found", ["All of it."], [Section("Here", "here", text=["A > B"])], link=lambda _: "a.png"))
-    # Found
+    Parameters
+    ----------
+    title : str
+        Heading of the document.
+    lead : sequence of str
+        Paragraphs below it.
+    sections : sequence of Section
+        The sections, in order.
+    link : callable
+        Returns the address of a picture.
+
+    Returns
+    -------
+    str
+        The document.
+
+    Examples
+    --------
+    >>> print(markdown("Results", ["All of it."], [Section("Here", "here", text=["A > B"])], link=lambda _: "a.png"))
+    # Results
     <BLANKLINE>
     All of it.
     <BLANKLINE>
@@ -44,5 +62,5 @@ def _value(value: Value) -> str:
 
 
 def _text(text: str) -> str:
-    """On one line, with nothing that ends a cell or begins a tag."""
+    """Text on one line, with the characters escaped that end a cell or begin a tag or a link."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[").replace("]", "\\]")

@@ -136,7 +136,7 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
 
     Examples
     --------
-    >>> words = page("Prices & privacy", "What we found.", [Section("Results", "results", text=["All is well."])])
+    >>> words = page("Prices & privacy", "The results.", [Section("Results", "results", text=["All is well."])])
     >>> "<h1>Prices &amp; privacy</h1>" in words
     True
     """

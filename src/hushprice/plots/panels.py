@@ -1,6 +1,6 @@
-"""The panels that figures of the paper are made of, and a row of them as one figure.
+"""Panels of the paper's figures, and figures that show several panels in a row.
 
-A panel draws cells, pairs of a label and a result, and states by itself how they differ:
+A panel draws cells, which are pairs of a label and a result; its legend shows how they differ:
 
 >>> from hushprice import markets, policies, simulate
 >>> cells = []
@@ -31,19 +31,19 @@ from matplotlib.ticker import MaxNLocator
 from hushprice.arrays import Array
 from hushprice.errors import InvalidInput, unknown
 from hushprice.plots.figures import COLOURS, REFERENCE, finish, regret_paths, short, short_ticks
-from hushprice.plots.scaling import MARKERS, bars, slopes_told
+from hushprice.plots.scaling import MARKERS, bars, slopes_text
 from hushprice.simulation import DUST, Result, fit_scaling
 
 Cells = Sequence[tuple[str, Result]]
 Line = Literal["-", "--", ":", "-."]
 LINES: tuple[Line, ...] = ("-", "--", ":", "-.")
 MARK = "#C00000"
-LONG_TAIL = 30.0  # largest regret over smallest median, from which boxes need a logarithmic axis
-PANEL_WIDTH, PANEL_HEIGHT = 4.6, 4.2  # of a panel, in inches
+LONG_TAIL = 30.0  # ratio of largest regret to smallest median above which boxes have a logarithmic axis
+PANEL_WIDTH, PANEL_HEIGHT = 4.6, 4.2  # size of a panel, in inches
 
 
 class _Curve(NamedTuple):
-    """The results of one label in one dimension, by horizon, and how they are drawn."""
+    """The results of one label in one dimension by horizon, with their colour, line style and marker."""
 
     label: str
     dim: int
@@ -53,7 +53,7 @@ class _Curve(NamedTuple):
     results: list[Result]
 
     def draw(self, axes: Axes, samples: Callable[[Result], Array], *, points: bool = False) -> None:
-        """Means over the horizons with bars of three standard errors, joined unless only points are wanted."""
+        """Draw means over the horizons with bars of three standard errors, joined by lines unless ``points``."""
         data = [samples(r) for r in self.results]
         fmt = self.marker if points else self.marker + self.line
         bars(axes, self.horizons, np.array([x.mean() for x in data]), data, fmt=fmt, color=self.colour)
@@ -65,7 +65,21 @@ class _Curve(NamedTuple):
 
 
 def mean_regret(cells: Cells, axes: Axes, *, log: bool = False, title: str | None = None) -> None:
-    """Mean regret at T over T with bars of three standard errors: a colour a dimension, a line style a label."""
+    """Draw mean regret at T over T with bars of three standard errors.
+
+    Colours distinguish dimensions and line styles labels.
+
+    Parameters
+    ----------
+    cells : sequence of (str, Result)
+        Labels and results.
+    axes : Axes
+        Matplotlib axes to draw in.
+    log : bool
+        Whether the axes are logarithmic.
+    title : str, optional
+        Title of the panel.
+    """
     for curve in _curves(cells):
         curve.draw(axes, _regret)
     _horizon_axis(cells, axes, log=log)
@@ -74,9 +88,23 @@ def mean_regret(cells: Cells, axes: Axes, *, log: bool = False, title: str | Non
 
 
 def fitted_lines(cells: Cells, axes: Axes, *, offset: float, title: str | None = None) -> None:
-    """Mean regret over T on log-log axes with the lines that ``fit_scaling`` fits to the cells of one label.
+    """Draw mean regret over T on log-log axes with the lines that ``fit_scaling`` fits.
 
-    A single cell is drawn without a line.
+    Parameters
+    ----------
+    cells : sequence of (str, Result)
+        Results of one label; a single result is drawn without a line.
+    axes : Axes
+        Matplotlib axes to draw in.
+    offset : float
+        Coefficient of log log T in the fit.
+    title : str, optional
+        Title of the panel.
+
+    Raises
+    ------
+    InvalidInput
+        If the cells have more than one label.
     """
     curves = _curves(cells)
     if len(labels := _labels(cells)) > 1:
@@ -90,13 +118,30 @@ def fitted_lines(cells: Cells, axes: Axes, *, offset: float, title: str | None =
     _horizon_axis(cells, axes, log=True)
     _value_axis(axes, "mean regret at T", log=True)
     entries = [Line2D([], [], color=c.colour, marker=c.marker, linewidth=1.2, label=f"d = {c.dim}") for c in curves]
-    _end(axes, title, [entries], heading="" if fit is None else slopes_told(fit))
+    _end(axes, title, [entries], heading="" if fit is None else slopes_text(fit))
 
 
 def boxes(cells: Cells, axes: Axes, *, by: str, log: bool | None = None, title: str | None = None) -> None:
-    """Box plots of the regret at the horizon, in groups by "horizon", "dim" or "label", with a colour a label.
+    """Draw box plots of the regret at the horizon, with one colour per label.
 
-    Without ``log``, the axis is logarithmic if the largest regret is above 30 times the smallest positive median.
+    Parameters
+    ----------
+    cells : sequence of (str, Result)
+        Labels and results.
+    axes : Axes
+        Matplotlib axes to draw in.
+    by : {"horizon", "dim", "label"}
+        Groups of the boxes.
+    log : bool, optional
+        Whether the axis is logarithmic; by default, if the largest regret exceeds 30 times the smallest positive
+        median.
+    title : str, optional
+        Title of the panel.
+
+    Raises
+    ------
+    InvalidInput
+        If two results of one label are in the same group.
     """
     groups, labels = _groups(cells, by), _labels(cells)
     colours = {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(labels)}
@@ -114,7 +159,19 @@ def boxes(cells: Cells, axes: Axes, *, by: str, log: bool | None = None, title: 
 
 
 def paths(cells: Cells, axes: Axes, *, log: bool = False, title: str | None = None) -> None:
-    """Mean regret over the customers with a band of three standard errors, a colour a curve."""
+    """Draw mean regret over the customers with bands of three standard errors, with one colour per curve.
+
+    Parameters
+    ----------
+    cells : sequence of (str, Result)
+        Labels and results.
+    axes : Axes
+        Matplotlib axes to draw in.
+    log : bool
+        Whether the axes are logarithmic.
+    title : str, optional
+        Title of the panel.
+    """
     named = _named(cells)
     before = len(axes.lines)
     regret_paths(named, axes, log=log)
@@ -124,7 +181,17 @@ def paths(cells: Cells, axes: Axes, *, log: bool = False, title: str | None = No
 
 
 def seconds(cells: Cells, axes: Axes, *, title: str | None = None) -> None:
-    """Mean seconds a replication over T with bars of three standard errors, on a logarithmic axis."""
+    """Draw mean seconds per replication over T with bars of three standard errors, on a logarithmic axis.
+
+    Parameters
+    ----------
+    cells : sequence of (str, Result)
+        Labels and results.
+    axes : Axes
+        Matplotlib axes to draw in.
+    title : str, optional
+        Title of the panel.
+    """
     for curve in _curves(cells):
         curve.draw(axes, lambda result: result.seconds)
     _horizon_axis(cells, axes, log=False)
@@ -133,7 +200,26 @@ def seconds(cells: Cells, axes: Axes, *, title: str | None = None) -> None:
 
 
 def histogram(values: Any, axes: Axes, *, xlabel: str, marks: Sequence[float] = (), title: str | None = None) -> None:
-    """A histogram of numbers, with red lines at the marks, each with its value."""
+    """Draw a histogram of numbers, with labelled red lines at the marks.
+
+    Parameters
+    ----------
+    values : array-like
+        Finite numbers.
+    axes : Axes
+        Matplotlib axes to draw in.
+    xlabel : str
+        Label of the horizontal axis.
+    marks : sequence of float
+        Positions of the lines.
+    title : str, optional
+        Title of the panel.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no numbers or some are not finite.
+    """
     data = np.asarray(values, dtype=float).ravel()
     if not data.size or not np.isfinite(data).all():
         raise InvalidInput("A histogram needs at least one number, and finite ones only.")
@@ -164,7 +250,27 @@ PANELS: dict[str, Panel] = {
 
 
 def figure(panels: Sequence[Callable[[Axes], None]], *, title: str, note: str | None = None) -> Figure:
-    """One to four panels in a row, under a title, above a small note."""
+    """A figure with one to four panels in a row.
+
+    Parameters
+    ----------
+    panels : sequence of callables
+        Each draws in the axes passed to it.
+    title : str
+        Title of the figure.
+    note : str, optional
+        Small text below the panels.
+
+    Returns
+    -------
+    Figure
+        The Matplotlib figure.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no panels, or more than four.
+    """
     if not 1 <= len(panels) <= 4:
         raise InvalidInput(f"A figure takes one to four panels, got {len(panels)}.")
     width = PANEL_WIDTH * len(panels)
@@ -178,34 +284,35 @@ def figure(panels: Sequence[Callable[[Axes], None]], *, title: str, note: str | 
 
 
 def _regret(result: Result) -> Array:
-    """Regret at the horizon, zero where it is no more than rounding."""
+    """Regret at the horizon; rounding errors become zero."""
     return np.where(result.regret > DUST, result.regret, 0.0)
 
 
 def _labels(cells: Cells) -> list[str]:
-    """Labels in the order they come in."""
+    """Labels in order of first appearance."""
     return list(dict.fromkeys(label for label, _ in cells))
 
 
 def _values(cells: Cells, name: str) -> list[int]:
-    """The values of "dim" or "horizon", from small to large."""
+    """The values of "dim" or "horizon", sorted."""
     return sorted({getattr(result, name) for _, result in cells})
 
 
 def _check(cells: Cells) -> None:
+    """Refuse no results, and two with the same label, d and T."""
     if not cells:
         raise InvalidInput("There are no results to draw.")
-    seen = set()
+    keys = set()
     for label, r in cells:
-        if (label, r.dim, r.horizon) in seen:
+        if (label, r.dim, r.horizon) in keys:
             worlds = sorted({result.market for _, result in cells})
             several = f" A panel shows one market, not {' and '.join(worlds)}." if len(worlds) > 1 else ""
             raise InvalidInput(f"There are two results for {label!r} at d = {r.dim}, T = {r.horizon}.{several}")
-        seen.add((label, r.dim, r.horizon))
+        keys.add((label, r.dim, r.horizon))
 
 
 def _curves(cells: Cells) -> list[_Curve]:
-    """A line style and marker a label; a colour a dimension, or a label when there is only one dimension."""
+    """One line style and marker per label; one colour per dimension, or per label if there is one dimension."""
     _check(cells)
     curves = []
     dims = _values(cells, "dim")
@@ -218,7 +325,7 @@ def _curves(cells: Cells) -> list[_Curve]:
 
 
 def _legend(cells: Cells) -> list[list[Artist]]:
-    """What colours mean, and what line styles and markers mean, unless there is one of them only."""
+    """Legend entries of the colours, and of the line styles and markers; none if there is only one."""
     curves = _curves(cells)
     dims, labels = {c.dim: c.colour for c in curves}, {c.label: c for c in curves}
     colours: list[Artist] = [Line2D([], [], color=dims[d], label=f"d = {d}") for d in sorted(dims)]
@@ -230,7 +337,7 @@ def _legend(cells: Cells) -> list[list[Artist]]:
 
 
 def _groups(cells: Cells, by: str) -> dict[Any, dict[str, Result]]:
-    """Results by label in each group, refused if two fall on the same place."""
+    """Results by group and label; raises if two coincide."""
     _check(cells)
     if by not in ("horizon", "dim", "label"):
         raise unknown("grouping of boxes", by, ("horizon", "dim", "label"))
@@ -264,7 +371,7 @@ def _long_tailed(cells: Cells) -> bool:
 
 
 def _group_ticks(axes: Axes, by: str, groups: list[Any]) -> None:
-    """Names of the groups below the axis, turned if they are long."""
+    """Write the names of the groups below the axis, rotated if they are long."""
     places = range(len(groups))
     if by != "label":
         axes.set_xticks(places, [short(value) for value in groups])
@@ -278,7 +385,7 @@ def _group_ticks(axes: Axes, by: str, groups: list[Any]) -> None:
 
 
 def _named(cells: Cells) -> dict[str, Result]:
-    """Results by what distinguishes them: label, dimension, horizon."""
+    """Results by the parts of label, dimension and horizon that distinguish them."""
     _check(cells)
     many = {name: len(_values(cells, name)) > 1 for name in ("dim", "horizon")}
     labels = len(_labels(cells)) > 1
@@ -314,7 +421,7 @@ def _value_axis(axes: Axes, name: str, *, log: bool) -> None:
 
 
 def _ticks(axis: Axis, log: bool) -> None:
-    """Short labels, and a few of them on a logarithmic axis too, however short."""
+    """Short tick labels, and at least a few of them on a short logarithmic axis."""
     short_ticks(axis, log)
     low, high = axis.get_view_interval()
     if log and sum(low <= tick <= high for tick in axis.get_majorticklocs()) < 3:
@@ -322,7 +429,7 @@ def _ticks(axis: Axis, log: bool) -> None:
 
 
 def _end(axes: Axes, title: str | None, groups: Sequence[Sequence[Artist]], *, heading: str = "") -> None:
-    """Grid, title and legend, the latter in a strip of its own above all that is drawn."""
+    """Add grid, title and legend; the legend has its own strip above the data."""
     finish(axes)
     if title:
         axes.set_title(fill(title, 44), loc="left", fontsize=10.5)
@@ -337,7 +444,7 @@ def _end(axes: Axes, title: str | None, groups: Sequence[Sequence[Artist]], *, h
 
 
 def _columns(groups: Sequence[Sequence[Artist]]) -> tuple[int, list[Artist]]:
-    """As few rows as fit across a panel, and the entries, each group filled up to whole columns."""
+    """The fewest rows that fit across a panel, and the entries, each group padded to whole columns."""
     widths = [0.5 + 0.075 * max(len(str(entry.get_label())) for entry in group) for group in groups]
     for rows in range(1, max(map(len, groups)) + 1):
         if sum(-(-len(group) // rows) * width for group, width in zip(groups, widths, strict=True)) <= 3.7:

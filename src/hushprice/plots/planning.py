@@ -33,7 +33,7 @@ class Bar:
 
 
 def loss_by_option(bars: Sequence[Bar], *, unit: str = "") -> Figure:
-    """What each option loses against knowing demand, as points with intervals, the least first."""
+    """Draw the loss of each option as a point with its interval, the smallest first."""
     ordered = sorted(bars, key=lambda bar: bar.mean)
     figure = Figure(figsize=(7.6, 1.3 + 0.34 * len(ordered)), layout="constrained")
     axes = figure.subplots()
@@ -64,7 +64,7 @@ class Path:
 
 
 def loss_paths(paths: Sequence[Path], *, unit: str = "") -> Figure:
-    """Loss so far over the customers, with 95% bands of the mean."""
+    """Draw cumulative loss over the customers, with 95% bands of the mean."""
     figure = Figure(figsize=WIDE, layout="constrained")
     axes = figure.subplots()
     for path in sorted(paths, key=lambda one: -float(one.mean[-1])):  # the legend in the order of the lines
@@ -82,7 +82,7 @@ def loss_paths(paths: Sequence[Path], *, unit: str = "") -> Figure:
 
 
 def privacy_price(curves: Mapping[str, Sequence[Bar]], *, unit: str = "", x_label: str, x: Sequence[float]) -> Figure:
-    """The price of privacy over epsilon or over the share that opts out, with 95% intervals; 0 is no privacy."""
+    """Draw the price of privacy over epsilon or the share that opts out, with 95% intervals; 0 is no privacy."""
     figure = Figure(figsize=(6.2, 3.9), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(x), dtype=np.float64)
@@ -109,7 +109,7 @@ def _tick(value: float, label: str) -> str:
 
 @dataclass(frozen=True)
 class PricePair:
-    """A segment: today's mean price, the model's, where nine of ten of the model's lie, and the ends of its range."""
+    """A segment: mean price today and by the model, the range of nine of ten model prices, and the allowed range."""
 
     label: str
     today: float
@@ -120,7 +120,7 @@ class PricePair:
 
 
 def prices_by_segment(pairs: Sequence[PricePair]) -> Figure:
-    """Today's prices next to the model's, one line a segment; the ends of its allowed range are dotted."""
+    """Draw today's prices and the model's, one line per segment; the ends of the allowed range are dotted."""
     figure = Figure(figsize=(7.0, 1.5 + 0.42 * len(pairs)), layout="constrained")
     axes = figure.subplots()
     for y, pair in enumerate(pairs):
@@ -150,7 +150,7 @@ class Band:
 
 
 def demand_curve(demand: Band, revenue: Band, *, seen: tuple[float, float], today: float, unit: str = "") -> Figure:
-    """Demand and revenue a customer, if everyone got the same price; grey where no price was seen."""
+    """Draw demand and revenue per customer if all get the same price; grey beyond the logged prices."""
     figure = Figure(figsize=(9.4, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
     panels: tuple[tuple[Axes, Band, str, str], ...] = (
