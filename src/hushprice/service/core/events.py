@@ -1,17 +1,17 @@
-"""The log's events, and how they are written down.
+"""The events of a log, and their encoding.
 
-A product's log holds events numbered 1, 2, ... in the order in which they took effect. Whatever was random or came from
-the clock when an event was made is in it, so that what was learned is a function of the events.
+A product's log holds events numbered 1, 2, ... in the order in which they took effect. An event contains all random
+values and times that went into it, so the learner's state is a function of the events.
 
-    report      r:<id>        {"version", "report"}            a private customer was served; null: nothing reported
+    report      r:<id>        {"version", "report"}            a private customer was served; null: no report
     offer       o:<id>        {"z", "price", "stage", ...}     a plain customer was quoted a price
     outcome     y:<offer id>  {"y"}                            what they bought
-    expire      x:<uuid>      {"now"}                          offers that waited too long are closed
+    expire      x:<uuid>      {"now"}                          closes offers that waited too long
     mode        a:<uuid>      {"mode", "by"}
     guardrails  a:<uuid>      {"low", "high", "ladder", "largest_step", "by"}
-    rollback    a:<uuid>      {"version", "by"}                what was learned is again what it was after that event
+    rollback    a:<uuid>      {"version", "by"}                restores the estimate as it was after that event
 
-Keys are unique in a product's log: that is what makes retries harmless.
+Keys are unique in a product's log, which makes retries harmless.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hushprice.errors import InvalidInput
 from hushprice.privacy import wire
 
 Kind = Literal["report", "offer", "outcome", "expire", "mode", "guardrails", "rollback"]
-CHANGES: tuple[Kind, ...] = ("mode", "guardrails", "rollback")  # what an admin did
+CHANGES: tuple[Kind, ...] = ("mode", "guardrails", "rollback")  # events that an admin caused
 Mode = Literal["live", "shadow", "frozen"]
 MODES: tuple[Mode, ...] = ("live", "shadow", "frozen")
 
@@ -40,16 +40,16 @@ class Event(NamedTuple):
     """One line of a product's log."""
 
     seq: int
-    at: float  # seconds since 1970, whole ones for private products; never before the event in front of it
+    at: float  # seconds since 1970, whole ones for private products; never decreasing
     kind: str
     key: str
     body: Mapping[str, Any]
-    row: Sequence[int] | None = None  # of a report, as a server takes it, where that is known already
-    text: str | None = None  # the body as it is written down, where that is known already
+    row: Sequence[int] | None = None  # of a report, as a server takes it, if already decoded
+    text: str | None = None  # the encoded body, if already encoded
 
 
 def encode(body: Mapping[str, Any]) -> str:
-    """A body as text: the same body always gives the same text.
+    """Encode a body; equal bodies give equal text.
 
     >>> encode({"version": 3, "report": None})
     '{"report":null,"version":3}'
@@ -58,15 +58,15 @@ def encode(body: Mapping[str, Any]) -> str:
 
 
 def chained(chain: bytes, event: Event) -> bytes:
-    """The running fingerprint of a log after one more event: of its number, time, kind, key and body as written.
+    """The fingerprint of a log after one more event, from its number, time, kind, key and encoded body.
 
     >>> first = chained(b"", Event(1, 0.0, "report", "r:00", {"version": 0, "report": None}))
     >>> first == chained(b"", Event(1, 0.0, "report", "r:01", {"version": 0, "report": None}))
     False
     """
     text = encode(event.body) if event.text is None else event.text
-    told = f"{event.kind}\n{event.key}\n{text}".encode()  # neither a kind nor a key holds the end of a line
-    return hashlib.sha256(chain + struct.pack("<qd", event.seq, event.at) + told).digest()
+    content = f"{event.kind}\n{event.key}\n{text}".encode()  # kinds and keys contain no line breaks
+    return hashlib.sha256(chain + struct.pack("<qd", event.seq, event.at) + content).digest()
 
 
 def encode_report(version: int, report: Mapping[str, Any] | None) -> str:
@@ -82,25 +82,25 @@ def encode_report(version: int, report: Mapping[str, Any] | None) -> str:
 
 
 def decode(text: str) -> dict[str, Any]:
-    """The body that :func:`encode` wrote."""
+    """Decode a body that :func:`encode` wrote."""
     body: dict[str, Any] = json.loads(text)
     return body
 
 
 def fingerprint(plain: Mapping[str, Any]) -> str:
-    """SHA-256 of plain data, to tell whether a request is the same as one before."""
+    """SHA-256 of plain data, to compare a request with an earlier one."""
     return hashlib.sha256(encode(plain).encode()).hexdigest()
 
 
 def report_id(value: Any) -> str:
-    """The id of a report: 32 hexadecimal digits, so that nothing else fits in."""
+    """Check the id of a report: exactly 32 hexadecimal digits, so that it can carry no other data."""
     if not isinstance(value, str) or not _REPORT_ID.fullmatch(value):
         raise InvalidInput("The id of a report must be 32 random hexadecimal digits in lower case.")
     return value
 
 
 def offer_id(value: Any) -> str:
-    """The id of an offer."""
+    """Check the id of an offer."""
     if not isinstance(value, str) or not _OFFER_ID.fullmatch(value):
         raise InvalidInput("The id of an offer must be 1 to 64 letters, digits or any of . _ : -")
     return value

@@ -1,4 +1,4 @@
-"""Plain data: a copy of it that nothing else writes to, and a fingerprint of it to the last bit."""
+"""Deep copies and exact fingerprints of nested plain data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def copied(value: Any) -> Any:
-    """Nested plain data with arrays of its own."""
+    """Copy nested plain data, including its arrays."""
     if isinstance(value, Mapping):
         return {key: copied(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -27,35 +27,35 @@ def digest(value: Any) -> str:
     >>> digest(0.0) == digest(-0.0)
     False
     """
-    told = hashlib.sha256()
-    _tell(value, told)
-    return told.hexdigest()
+    sha = hashlib.sha256()
+    _update(sha, value)
+    return sha.hexdigest()
 
 
-def _tell(value: Any, told: Any) -> None:
+def _update(sha: Any, value: Any) -> None:
     if isinstance(value, np.ndarray):
-        _word(told, b"a", f"{value.dtype.str}{value.shape}".encode())
-        told.update(np.ascontiguousarray(value).data)
+        _update_text(sha, b"a", f"{value.dtype.str}{value.shape}".encode())
+        sha.update(np.ascontiguousarray(value).data)
     elif isinstance(value, Mapping):
-        told.update(b"d" + struct.pack("<q", len(value)))
+        sha.update(b"d" + struct.pack("<q", len(value)))
         for key in sorted(value):
-            _word(told, b"k", key.encode())
-            _tell(value[key], told)
+            _update_text(sha, b"k", key.encode())
+            _update(sha, value[key])
     elif isinstance(value, (list, tuple)):
-        told.update(b"l" + struct.pack("<q", len(value)))
+        sha.update(b"l" + struct.pack("<q", len(value)))
         for item in value:
-            _tell(item, told)
+            _update(sha, item)
     elif isinstance(value, str):
-        _word(told, b"s", value.encode())
+        _update_text(sha, b"s", value.encode())
     elif isinstance(value, float):
-        told.update(b"f" + struct.pack("<d", value))
+        sha.update(b"f" + struct.pack("<d", value))
     elif value is None or isinstance(value, (bool, int)):
-        _word(told, b"i", repr(value).encode())
+        _update_text(sha, b"i", repr(value).encode())
     else:
         raise TypeError(f"{type(value).__name__} is not plain data")
 
 
-def _word(told: Any, tag: bytes, text: bytes) -> None:
-    """A text with its length in front, so that no two different ones run together."""
-    told.update(tag + struct.pack("<q", len(text)))
-    told.update(text)
+def _update_text(sha: Any, tag: bytes, text: bytes) -> None:
+    """Add a text after its length, so that adjacent texts cannot be confused."""
+    sha.update(tag + struct.pack("<q", len(text)))
+    sha.update(text)

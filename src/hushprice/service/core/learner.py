@@ -1,10 +1,10 @@
-"""What was learned of a product, as a fold over its log.
+"""The learner of a product: its state as a fold over its log.
 
-    Learner(definition).apply(events 1..n)  ->  the same bits, whoever folds, whenever, in whatever pieces
+    Learner(definition).apply(events 1..n)  ->  the same bits in every process, however the events are split
 
-Before each customer ``server.params`` is looked at, then ``advance(1)``, then ``absorb``: the order of
-``policies.loop.Loop``, so that the service and a simulation agree to the last bit. A private product's published
-parameters follow each event; a plain product's are looked at when an offer is made, and at no other moment.
+For each customer the learner reads ``server.params``, then calls ``advance(1)``, then ``absorb``. This is the order of
+``policies.loop.Loop``, so the service and a simulation agree to the last bit. The published params of a private product
+change after events; those of a plain product are read only when an offer is made.
 """
 
 from __future__ import annotations
@@ -30,34 +30,39 @@ from hushprice.service.errors import DamagedLog
 from hushprice.service.guardrails import Guardrails, Limits
 
 Core = dict[str, Any]
-"""What a rollback brings back: what was learned, and what was published of it."""
+"""What a rollback restores: the server's state and the policy's params."""
 History = Callable[[int], Core]
-"""The core as it was after an earlier event."""
+"""Returns the core after an earlier event."""
 
 
 def no_history(version: int) -> Core:
-    """For events among which there is no rollback."""
-    raise AssertionError(f"version {version} was asked for")
+    """The history for events without a rollback."""
+    raise AssertionError(f"version {version} was requested")
 
 
 class Learner:
     """The state of one product after event ``seq``.
 
+    Parameters
+    ----------
+    definition : Definition
+        The product.
+
     Attributes
     ----------
     version : int
-        The number of the last event after which what is published may have changed.
+        The last event after which the published params may have changed.
     rolled_back_at : int
         The event of the last rollback. Reports made against older parameters are not learned from.
     learned : int
-        How many outcomes or reports went into the present estimate.
+        Number of outcomes or reports in the present estimate.
     explored : int
-        Of the reports since the server last started afresh, how many were of experiments, that is made against a
-        version whose prices are uniform.
+        Number of reports from experiments, that is from versions with uniform prices, since the server last started
+        afresh.
     learned_before_guardrails : int
-        What ``learned`` was when the guardrails last changed: later outcomes were at prices within those of today.
+        The value of ``learned`` when the guardrails last changed; later outcomes had prices within the present ones.
     policy_params, params : Params
-        What the policy says, whatever the mode; and what is published.
+        The policy's params, regardless of the mode; and the published ones.
     """
 
     def __init__(self, definition: Definition) -> None:
@@ -82,7 +87,15 @@ class Learner:
     # -- the fold -------------------------------------------------------------------------------------------------
 
     def apply(self, events: Sequence[Event], history: History = no_history) -> None:
-        """Take in the next events of the log."""
+        """Apply the next events of the log.
+
+        Parameters
+        ----------
+        events : sequence of Event
+            The events after ``seq``, in order.
+        history : callable
+            Returns earlier cores; needed if there is a rollback among the events.
+        """
         i = 0
         while i < len(events):
             if events[i].kind == "report":
@@ -111,7 +124,7 @@ class Learner:
             raise DamagedLog(f"The log of {self.definition.name} has an event of the unknown kind {event.kind!r}.")
 
     def _apply_reports(self, events: Sequence[Event], start: int) -> int:
-        """Apply a run of reports under the same phase by one call of the kernel: the length of the run."""
+        """Apply a run of reports under the same phase by one call of the kernel; return the length of the run."""
         frozen = self.mode == "frozen"
         room = self.statistics.room if frozen else min(self.server.left, self.statistics.room)
         run, rows, experiments = [], [], 0
@@ -123,9 +136,9 @@ class Learner:
             run.append(event)
             if event.body["report"] is None:
                 self.statistics.silent += 1
-            elif (asked := self._usable_phase(event.body["version"])) is not None:
-                rows.append((asked.stage, wire.row(event.body["report"]) if event.row is None else event.row))
-                experiments += asked.explore
+            elif (phase := self._usable_phase(event.body["version"])) is not None:
+                rows.append((phase.stage, wire.row(event.body["report"]) if event.row is None else event.row))
+                experiments += phase.explore
                 self.version = event.seq
         served = self.params
         if not frozen:
@@ -137,7 +150,7 @@ class Learner:
         return len(run)
 
     def _usable_phase(self, version: int) -> PublishedPhase | None:
-        """What ``version`` asked for; None if a report made against it is not learned from. Counts the report."""
+        """The phase of ``version``, or None if a report made from it is not learned from. Counts the report."""
         self.statistics.reports += 1
         phase = self.published_phases.at(version)
         if not phase.learn:
@@ -220,11 +233,11 @@ class Learner:
         self.guardrails, self.limits = guardrails, Limits(self.policy, guardrails)
 
     def _roll_back(self, version: int, history: History) -> None:
-        """Know again what was known after event ``version``; mode, guardrails and statistics stay as they are.
+        """Restore the core after event ``version``; mode, guardrails and statistics do not change.
 
-        Offers made up to then still wait for their outcome, each for the estimate it was made for. Later ones are
-        closed, and their outcomes will count as late. An outcome that came after ``version`` is forgotten with
-        everything else that was learned since: it is on record, and its offer is closed.
+        Offers made up to then stay open, each for the stage for which it was made. Later ones are closed, and their
+        outcomes will count as late. Outcomes that came after ``version`` are no longer learned from, although they stay
+        in the log and their offers stay closed.
         """
         self.restore_core(history(version))
         self.open_offers.undo(version)
@@ -232,11 +245,11 @@ class Learner:
     # -- what is published ----------------------------------------------------------------------------------------
 
     def _follow(self, params: Params) -> None:
-        """Take over the policy's parameters for the next customer: a new version if they may have changed.
+        """Adopt the policy's params for the next customer, with a new version if they may have changed.
 
-        Each report that is learned from makes a version (see :meth:`_apply_reports`); here are the other reasons.
-        Within a run of reports none of them occurs before its end, so that the result does not depend on how the log
-        is cut into runs.
+        Each report that is learned from makes a version (see :meth:`_apply_reports`); this method handles the other
+        causes. Within a run of reports none of them occurs before its end, so the result does not depend on how the log
+        is split into runs.
         """
         before, self.policy_params = self.policy_params, without_bounds(params)
         if self.policy.private:
@@ -251,7 +264,7 @@ class Learner:
             self.publish()
 
     def publish(self) -> None:
-        """Publish the policy's parameters as the mode has them."""
+        """Publish the policy's params, as modified by the mode."""
         params = self.params = published(self)
         if self.policy.private:
             self.published_phases.note(PublishedPhase(self.version, params.learn, params.uniform, params.stage))
@@ -261,13 +274,13 @@ class Learner:
         return params_document.document(self)
 
     def quote(self, asked: offers.Asked, rng: np.random.Generator) -> dict[str, Any]:
-        """The body of the offer to make. To be followed by its event, or else the learner is to be thrown away."""
+        """Quote a price and return the body of the offer's event. Unless that event follows, discard the learner."""
         return offers.quote(self, asked, rng)
 
     # -- as plain data --------------------------------------------------------------------------------------------
 
     def core(self) -> Core:
-        """What a rollback brings back, apart from everything that goes on."""
+        """The part of the state that a rollback restores, as plain data."""
         return {
             "server": copied(self.server.state()),
             "params": learner_state.plain_params(self.policy_params),
@@ -278,7 +291,7 @@ class Learner:
         }
 
     def restore_core(self, core: Core) -> None:
-        """Take over what :meth:`core` gave. Guardrails are not rolled back."""
+        """Restore the result of :meth:`core`. Guardrails are not rolled back."""
         self.server = self.policy.server()
         self.server.restore(core["server"])
         self.policy_params, self.learned = learner_state.params_from(core["params"]), core["learned"]
@@ -287,11 +300,11 @@ class Learner:
         self.learned_before_guardrails = core["since"] if same_guardrails else self.learned
 
     def state(self) -> dict[str, Any]:
-        """Everything, as plain data."""
+        """The whole state as plain data."""
         return learner_state.state(self)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a state given by :meth:`state`, if it is one of this product's."""
+        """Restore the result of :meth:`state`; :class:`SnapshotError` if it is of another product or release."""
         learner_state.restore(self, state)
 
     def digest(self) -> str:

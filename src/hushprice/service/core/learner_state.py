@@ -1,4 +1,4 @@
-"""A learner as plain data and back, for snapshots and for its fingerprint."""
+"""Convert a learner to plain data and back, for snapshots and digests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hushprice.service.guardrails import Guardrails, Limits
 if TYPE_CHECKING:
     from hushprice.service.core.learner import Learner
 
-STATE_FORMAT = 4  # raise it when the same log comes to give another state
+STATE_FORMAT = 4  # increase it when the same log gives another state
 
 
 def plain_params(params: Params) -> dict[str, Any]:
@@ -33,12 +33,12 @@ def plain_params(params: Params) -> dict[str, Any]:
 
 
 def params_from(plain: Mapping[str, Any]) -> Params:
-    """What :func:`plain_params` wrote."""
+    """Read the result of :func:`plain_params`."""
     return Params(**{**plain, "phase": Phase(plain["phase"])})
 
 
 def state(learner: Learner) -> dict[str, Any]:
-    """Everything that further events depend on, and the statistics."""
+    """All that the effect of later events depends on, and the statistics."""
     ids, offers = [key for key, _ in learner.open_offers.items()], [offer for _, offer in learner.open_offers.items()]
     phases = list(learner.published_phases)
     return {
@@ -76,7 +76,7 @@ def state(learner: Learner) -> dict[str, Any]:
 
 
 def restore(learner: Learner, state: Mapping[str, Any]) -> None:
-    """Take over a state; one of another product or release is refused before anything is touched."""
+    """Restore a state. One of another product or release is refused before anything changes."""
     if state.get("format") != STATE_FORMAT or state.get("product") != learner.definition.name:
         raise SnapshotError("The snapshot is of another product or release.")
     if state["definition"] != learner.definition.fixed() or state["mode"] not in MODES:

@@ -1,4 +1,4 @@
-"""The price for a customer of a plain product: decided once, when the offer is made, and then on record."""
+"""Quotes for customers of plain products: chosen once, when the offer is made, and stored in its event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRequest:
-    """A customer of a plain product who asks for a price. ``price`` is the shop's own, in shadow mode."""
+    """A request for a price for a customer of a plain product.
+
+    Parameters
+    ----------
+    context : sequence or mapping
+        The features, in order or by name.
+    id : str, optional
+        Identifies the offer, so that the request can be repeated.
+    segment : str, optional
+        The customer's segment.
+    cost : float, optional
+        Unit cost for this customer.
+    price : float, optional
+        The shop's own price, in shadow mode only.
+    """
 
     context: Sequence[float] | Mapping[str, float]
     id: str | None = None
@@ -33,7 +47,7 @@ class OfferRequest:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that was checked."""
+    """A checked request."""
 
     z: Array
     segment: str | None
@@ -44,7 +58,7 @@ class Asked:
 
 
 def prepare(definition: Definition, request: OfferRequest) -> Asked:
-    """A request that can be met; texts say nothing of the customer."""
+    """Check a request; error messages contain no data of the customer."""
     policy = definition.policy
     z = definition.context(request.context)
     names = policy.rules.segments if policy.rules else ()
@@ -59,7 +73,7 @@ def prepare(definition: Definition, request: OfferRequest) -> Asked:
 
 
 def allow(learner: Learner, asked: Asked) -> None:
-    """Refuse what the mode has no place for."""
+    """Refuse a request that the mode does not allow."""
     if asked.price is not None and learner.mode != "shadow":
         raise InvalidInput("A price can be given in shadow mode only; otherwise it is the service that quotes.")
 
@@ -71,7 +85,7 @@ def _number(name: str, value: Any, low: float, high: float) -> float:
 
 
 def quote(learner: Learner, asked: Asked, rng: np.random.Generator) -> dict[str, Any]:
-    """The body of the offer."""
+    """Quote a price; return the body of the offer's event."""
     body: dict[str, Any] = {"z": asked.z.tolist(), "asked": asked.fingerprint}
     if asked.segment is not None:
         body["segment"] = asked.segment
@@ -89,12 +103,12 @@ def quote(learner: Learner, asked: Asked, rng: np.random.Generator) -> dict[str,
 
 
 def _quoted(learner: Learner, params: Params, asked: Asked, rng: np.random.Generator) -> dict[str, Any]:
-    """The price under these parameters, and how likely it was."""
+    """The price under these params, and its propensity."""
     assert learner.device is not None
     z, terms = asked.z.reshape(1, -1), _terms(learner, asked)
     before = None if terms is None else terms.before()
-    given = (params, z, rng) if terms is None else (params, z, rng, terms)
-    quote = learner.device.quote(*given)
+    arguments = (params, z, rng) if terms is None else (params, z, rng, terms)
+    quote = learner.device.quote(*arguments)
     likely = learner.device.propensity(params, z, quote.price, before)
     propensity = float(likely.value[0])
     return {
@@ -109,9 +123,9 @@ def _quoted(learner: Learner, params: Params, asked: Asked, rng: np.random.Gener
 def _shadow(
     learner: Learner, params: Params, asked: Asked, would: dict[str, Any], rng: np.random.Generator
 ) -> dict[str, Any]:
-    """The shop's own price, or the baseline; what the policy would have quoted is kept beside it.
+    """The shop's own price or the baseline, with the price that the policy would have quoted.
 
-    It is learned from whatever the phase: for the stage of the would-be quote, or else the one that is being filled.
+    It is learned from in every phase: for the stage of the policy's quote, or else for the first open stage.
     """
     first = params.stage if params.bounds is None else params.bounds.first
     shown = {"would": would["price"], "stage": would["stage"] or first, "experiment": False}

@@ -63,15 +63,15 @@ class OpenOffers(Generic[OfferT]):
         self._offers: OrderedDict[str, OfferT] = OrderedDict()
 
     def add(self, key: str, offer: OfferT) -> None:
-        """A new offer."""
+        """Add an offer."""
         self._offers[key] = offer
 
     def close(self, key: str) -> OfferT | None:
-        """The offer with this id, which has its outcome; None if it is not open."""
+        """Remove and return the offer with this id; None if it is not open."""
         return self._offers.pop(key, None)
 
     def due(self, now: float) -> bool:
-        """Whether an offer has waited too long. (The oldest comes first, so that it alone needs to be looked at.)"""
+        """Whether an offer has waited too long. (Only the oldest one, which comes first, is checked.)"""
         return bool(self._offers) and next(iter(self._offers.values())).at + self.wait <= now
 
     def expire(self, now: float) -> Iterator[OfferT]:

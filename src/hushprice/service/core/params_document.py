@@ -1,4 +1,4 @@
-"""The params document of a private product: public, and all that a device needs to price and to report."""
+"""The params document of a private product: public, and all that a device needs to compute prices and reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARAMS_FORMAT, PROTOCOL = "hushprice params", 1
 
 
 def document(learner: Learner) -> dict[str, Any]:
-    """What is published now."""
+    """The present params document."""
     policy, definition, params = learner.definition.private_policy, learner.definition, learner.params
     assert policy is not None
     rules, limits = policy.rules, learner.limits
@@ -49,7 +49,7 @@ def document(learner: Learner) -> dict[str, Any]:
 
 
 def mechanism_document(mechanism: VectorMechanism) -> dict[str, Any]:
-    """How reports are randomised."""
+    """The part of the document that describes how reports are randomised."""
     spec, guarantee = mechanism.spec, mechanism.guarantee
     return {
         "name": mechanism.name,

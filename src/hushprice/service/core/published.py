@@ -1,4 +1,4 @@
-"""What is published of a product: the policy's parameters as the mode has them, and what earlier versions asked for."""
+"""The published params of a product, which depend on the mode, and the phases of earlier versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PublishedPhase(NamedTuple):
-    """From this version on: whether reports are asked for, whether of experiments, and for which stage."""
+    """From this version on: whether reports are requested, whether prices are experiments, and the stage."""
 
     version: int
     learn: bool
@@ -23,13 +23,13 @@ class PublishedPhase(NamedTuple):
 
 
 class PublishedPhases:
-    """What devices were asked for, from which version on.
+    """The phases that devices were in, each with its first version.
 
     Examples
     --------
     >>> phases = PublishedPhases()
     >>> phases.note(PublishedPhase(0, True, True, 1))
-    >>> phases.note(PublishedPhase(4, True, True, 1))    # says the same
+    >>> phases.note(PublishedPhase(4, True, True, 1))    # no change
     >>> phases.note(PublishedPhase(9, False, False, 1))
     >>> phases.at(8).learn, phases.at(9).learn, len(list(phases))
     (True, False, 2)
@@ -39,12 +39,12 @@ class PublishedPhases:
         self._phases: list[PublishedPhase] = []
 
     def note(self, phase: PublishedPhase) -> None:
-        """Put a phase on record, unless the last one says the same."""
+        """Append a phase, unless it equals the last one."""
         if not self._phases or self._phases[-1][1:] != phase[1:]:
             self._phases.append(phase)
 
     def at(self, version: int) -> PublishedPhase:
-        """What ``version`` asked for."""
+        """The phase of ``version``."""
         last = self._phases[-1]
         if version >= last.version:
             return last
@@ -55,9 +55,9 @@ class PublishedPhases:
 
 
 def published(learner: Learner) -> Params:
-    """The parameters that customers are priced by in the learner's mode.
+    """The params from which customers get prices in the learner's mode.
 
-    Live publishes what the policy says. Shadow publishes the baseline as one price for everyone. Frozen publishes the
+    Live publishes the policy's params. Shadow publishes the baseline as one price for everyone. Frozen publishes the
     greedy price of the present estimate, unless the policy's own price is no experiment; without an estimate, the
     baseline.
     """
@@ -81,5 +81,5 @@ def without_bounds(params: Params) -> Params:
 
 
 def instructions(params: Params) -> tuple[Phase, float, bool, int]:
-    """All of the parameters but the estimate."""
+    """All params except the estimate."""
     return params.phase, params.level, params.learn, params.stage

@@ -1,4 +1,4 @@
-"""How large what is learned of a product may be: it is held in memory, and written down as one snapshot."""
+"""The limit on the size of a product's state, which is held in memory and stored as one snapshot."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hushprice.errors import InvalidInput
 from hushprice.service.core.learner import Learner
 from hushprice.service.definition import Definition
 
-MAX_STATE_BYTES = 2**28  # bytes
+MAX_STATE_BYTES = 2**28
 
 
 def fits(definition: Definition) -> None:
-    """Refuse a product that the service could not hold, before it is on record."""
+    """Raise :class:`InvalidInput` if a product's state would be too large; called before the product is stored."""
     try:
         size = weight(Learner(definition).state())
     except MemoryError:

@@ -1,7 +1,7 @@
-"""What the page tells of a product: counts, and how they grew. Part of what is folded from the log.
+"""Statistics of a product for the dashboard: counts and their history, folded from the log.
 
-Nothing here is used for a price. Of a private product's customers there are only counts; of a plain product's the last
-few that were closed are kept whole, to weigh what they brought against the baseline.
+They do not affect prices. For private products there are only counts. For plain products the last closed offers are
+retained, to compare their earnings with the baseline.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hushprice.service.definition import Definition
 
 POINTS = 300  # of the history, at most
 MINUTES = 60
-RECENT, RECENT_NUMBERS = 1_000, 200_000  # closed offers kept, and the numbers that their contexts may take
+RECENT, RECENT_NUMBERS = 1_000, 200_000  # closed offers retained, and the numbers that their contexts may have
 LARGEST_SHOWN = 64  # coefficients; longer estimates are left out of the history
 
 COUNTS = ("customers", "experiments", "learned", "reports", "silent", "unasked", "stale", "outcomes", "late", "expired")
@@ -41,7 +41,7 @@ class Point(NamedTuple):
     phase: int  # published for this customer
     counts: tuple[int, ...]  # in the order of COUNTS
     sums: tuple[float, ...]  # in the order of SUMS
-    theta: tuple[float, ...]  # policy's estimate then; empty if it is long
+    theta: tuple[float, ...]  # the policy's estimate then; empty if it is long
 
     @property
     def customers(self) -> int:
@@ -49,12 +49,24 @@ class Point(NamedTuple):
 
 
 class ProductStatistics:
-    """Counts, sums, a history thinned to at most 300 points, customers a minute, and the last closed offers.
+    """Counts, sums, a history thinned to at most 300 points, customers per minute, and the last closed offers.
 
-    customers: served; experiments: of them at prices that were bent to learn (private: while experiments were asked
-    for); learned: outcomes learned from; reports, silent: with and without a report; unasked, stale: reports that were
-    not learned from; outcomes: that came in time; late: too late; expired: offers given up; price_sum: of the prices
-    of ``customers``; quantity, revenue, profit: of outcomes.
+    Attributes
+    ----------
+    customers, experiments : int
+        Customers served; those at experimental prices (private: while experiments were requested).
+    learned : int
+        Outcomes or reports learned from.
+    reports, silent : int
+        Private customers with and without a report.
+    unasked, stale : int
+        Reports not learned from: none was requested, or the version was too old.
+    outcomes, late, expired : int
+        Outcomes in time, outcomes too late, and offers that expired.
+    price_sum : float
+        Sum of the prices of all customers.
+    quantity, revenue, profit : float
+        Sums over outcomes.
     """
 
     def __init__(self, definition: Definition) -> None:
@@ -79,7 +91,7 @@ class ProductStatistics:
         return {name: getattr(self, name) for name in COUNTS}
 
     def serve(self, at: float, n: int = 1) -> None:
-        """n customers were served in this minute (a run of events may span two: see the caller)."""
+        """Count n customers of one minute (the caller splits runs of events by minute)."""
         self.customers += n
         minute = int(at // 60.0)
         self.minutes[minute] = self.minutes.get(minute, 0) + n
@@ -88,14 +100,14 @@ class ProductStatistics:
             self.minutes = {m: count for m, count in self.minutes.items() if m > newest - MINUTES}
 
     def sell(self, closed: Closed) -> None:
-        """An offer has its outcome."""
+        """Count a closed offer."""
         self.quantity += closed.y
         self.revenue += closed.price * closed.y
         self.profit += (closed.price - closed.cost) * closed.y
         self.recent.append(closed)
 
     def note(self, at: float, seq: int, phase: int, theta: Array) -> None:
-        """Put a point into the history if one is due."""
+        """Append a point to the history if one is due."""
         if self.customers == 0 or self.customers % self.stride:
             return
         shown = tuple(theta.tolist()) if theta.size <= LARGEST_SHOWN else ()
@@ -107,7 +119,7 @@ class ProductStatistics:
             self.points = [point for point in self.points if point.customers % self.stride == 0]
 
     def state(self) -> dict[str, Any]:
-        """Everything, as plain data."""
+        """The statistics as plain data."""
         points, recent = self.points, self.recent
         width = len(points[0].theta) if points else 0
         return {
@@ -129,7 +141,7 @@ class ProductStatistics:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a state given by :meth:`state`."""
+        """Restore the result of :meth:`state`."""
         for name in (*COUNTS, *SUMS, "stride"):
             setattr(self, name, state[name])
         self.minutes = {int(minute): int(n) for minute, n in state["minutes"]}

@@ -1,7 +1,7 @@
-"""Warm-up: every step that a first customer would wait for, done once with a learner that is thrown away.
+"""Warm-up: run every step that a first customer would wait for, with a learner that is then discarded.
 
-Compiled code is made, or read from its cache, when it is first used: on a new machine that takes seconds for each
-piece. A product is warmed up before the service says that it is ready.
+Kernels are compiled, or loaded from their cache, at first use: on a new machine that takes seconds per kernel. A
+product is warmed up before the service reports that it is ready.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hushprice.service.core.learner import Learner
 from hushprice.service.definition import Definition
 from hushprice.service.guardrails import Guardrails
 
-MAX_CUSTOMERS = 100  # customers
+MAX_CUSTOMERS = 100
 FEATURES = 20
 
 
 def warm_up(definition: Definition) -> Learner:
-    """Sell to made-up customers in every mode, within guardrails and without: the learner after that.
+    """Serve artificial customers in every mode, with guardrails and without; return the learner.
 
-    The same code serves any number of features, so that many stand for all: a thousand would take a minute."""
+    The same code serves any number of features, so at most 20 are used: a thousand would take a minute."""
     if definition.dim > FEATURES and not definition.private:
         few = {key: value for key, value in definition.config().items() if key != "features"}
         definition = Definition.of(definition.name, few | {"dim": FEATURES})
@@ -39,9 +39,9 @@ def warm_up(definition: Definition) -> Learner:
     )
     for kind, body in changes:
         _log(learner, kind, f"a:{learner.seq}", body)
-        for _ in range(2):  # the second finds something learned
+        for _ in range(2):  # the second one has an estimate
             _serve(learner, rng)
-    for _ in range(MAX_CUSTOMERS):  # some policies price by what they learned only after a while
+    for _ in range(MAX_CUSTOMERS):  # some policies use their estimate only after a while
         if not learner.params.uniform:
             break
         _serve(learner, rng)

@@ -1,8 +1,8 @@
-"""Commands, and what each decides on when its turn has come.
+"""The commands that the writer carries out.
 
-``prepare`` checks what can be checked without the log, ``wanted`` says what to look up in it, and ``decide`` refuses,
-or stages events and gives the answer, to be called when they are applied. All or nothing: a command that refuses has
-staged nothing.
+``prepare`` checks what can be checked without the log. ``wanted`` returns the keys to look up in it. ``decide`` refuses
+the command, or stages events and returns a function that gives the answer once they are applied. A command that refuses
+has staged no event.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ A = TypeVar("A")
 
 
 class Spoiled(Exception):
-    """A command failed half way, and the learner with it."""
+    """A command failed after it had changed the learner."""
 
 
 class Command(Generic[A]):
-    """Something asked about a product by name."""
+    """A request about a product, with a future for the answer."""
 
     writes: ClassVar[bool] = True
     weight: int = 1
@@ -47,7 +47,7 @@ class Command(Generic[A]):
         self.future: Future[A] = Future()
 
     def prepare(self, definition: Definition) -> None:
-        """Refuse what can be refused without the log. May be called again, if the log is not what it was."""
+        """Check the command without the log. Called again if the log was rewound."""
         return
 
     def wanted(self) -> list[str]:
@@ -56,11 +56,11 @@ class Command(Generic[A]):
 
     @abstractmethod
     def decide(self, transaction: ProductTransaction) -> Callable[[], A]:
-        """Stage events; the answer, once they are applied."""
+        """Stage events; return a function that gives the answer once they are applied."""
 
 
 class Reports(Command[Accepted]):
-    """Reports of private customers, of which the shape was checked."""
+    """Reports of private customers, whose shape has been checked."""
 
     def __init__(self, name: str, items: Sequence[Reported]) -> None:
         super().__init__(name)
@@ -96,7 +96,7 @@ class Reports(Command[Accepted]):
 
 
 def _report_rows(mechanism: VectorMechanism, reports: Sequence[Mapping[str, Any] | None]) -> list[list[int] | None]:
-    """Each report as a server takes it (None stays None); all are refused if the mechanism cannot have made one."""
+    """Each report as a server takes it (None stays None); an error if the mechanism cannot produce one of them."""
     numbers = wire.rows(mechanism, [report for report in reports if report is not None])
     if numbers is None:
         wrong = (i for i, report in enumerate(reports) if report and wire.rows(mechanism, [report]) is None)
@@ -134,10 +134,10 @@ class Offer(Command[OfferAnswer]):
                 raise Conflict("An offer with the same id answered another request: each needs an id of its own.")
             return lambda: _answer(self.id, body, known=True)
         offers.allow(learner, self.asked)
-        transaction.touched = True  # from here on: the quote settles what the policy knows
+        transaction.touched = True  # from here on, since a quote may update the policy's estimate
         try:
             body = learner.quote(self.asked, self.rng)
-        except HushpriceError as problem:  # no mere refusal: the learner has gone ahead of the log
+        except HushpriceError as problem:  # not a refusal: the learner is ahead of the log
             raise Spoiled from problem
         transaction.stage("offer", key, body)
         transaction.apply()
@@ -145,12 +145,12 @@ class Offer(Command[OfferAnswer]):
 
 
 def _answer(key: str, body: Mapping[str, Any], *, known: bool) -> OfferAnswer:
-    told = {name: body[name] for name in ("price", "experiment", "propensity", "discrete", "version")}
-    return OfferAnswer(offer=key, known=known, **told)
+    fields = {name: body[name] for name in ("price", "experiment", "propensity", "discrete", "version")}
+    return OfferAnswer(offer=key, known=known, **fields)
 
 
 class Outcomes(Command[Accepted]):
-    """What customers bought."""
+    """Outcomes of offers."""
 
     def __init__(self, name: str, items: list[OutcomeItem]) -> None:
         super().__init__(name)
@@ -160,7 +160,7 @@ class Outcomes(Command[Accepted]):
     def prepare(self, definition: Definition) -> None:
         if definition.private:
             raise Conflict("This product is private: outcomes stay on the device, and reports are sent.")
-        family, self.events = definition.policy.family, []  # it may be asked again
+        family, self.events = definition.policy.family, []  # ``prepare`` may be called again
         for i, item in enumerate(self.items):
             try:
                 body = {"y": _outcome(family, item.y)}
@@ -169,7 +169,9 @@ class Outcomes(Command[Accepted]):
                 raise about(problem, "outcomes", i, self.weight) from None
 
     def wanted(self) -> list[str]:
-        return [f"{kind}:{key}" for key, _, _ in self.events for kind in "oy"]  # it may be closed before our turn
+        return [
+            f"{kind}:{key}" for key, _, _ in self.events for kind in "oy"
+        ]  # the offer may be closed before this command's turn
 
     def decide(self, transaction: ProductTransaction) -> Callable[[], Accepted]:
         learner = transaction.apply()
@@ -206,33 +208,33 @@ def _outcome(family: Any, y: Any) -> float:
 class Change(Command[int]):
     """A mode, guardrails or a rollback; the answer is the new version."""
 
-    def __init__(self, name: str, kind: str, given: Mapping[str, Any], by: str) -> None:
+    def __init__(self, name: str, kind: str, body: Mapping[str, Any], by: str) -> None:
         super().__init__(name)
-        self.kind, self.given, self.by = kind, dict(given), by
+        self.kind, self.body, self.by = kind, dict(body), by
 
     def prepare(self, definition: Definition) -> None:
-        if self.kind == "mode" and self.given["mode"] not in MODES:
+        if self.kind == "mode" and self.body["mode"] not in MODES:
             raise InvalidInput(f"The mode must be one of {', '.join(MODES)}.")
         if self.kind == "guardrails":
-            guardrails = Guardrails.of(self.given)
+            guardrails = Guardrails.of(self.body)
             Limits(definition.policy, guardrails)
-            self.given = guardrails.config()
+            self.body = guardrails.config()
         if self.kind == "rollback":
-            version = self.given["version"]
+            version = self.body["version"]
             if isinstance(version, bool) or not isinstance(version, int) or version < 0:
                 raise InvalidInput("The event to roll back to must be given by its number (as version), 0 or more.")
 
     def decide(self, transaction: ProductTransaction) -> Callable[[], int]:
         learner = transaction.apply()
-        if self.kind == "rollback" and self.given["version"] > learner.seq:
+        if self.kind == "rollback" and self.body["version"] > learner.seq:
             raise NotFound(f"There is no such event yet: the last one is {learner.seq}.")
-        seq = transaction.stage(self.kind, f"a:{uuid4().hex}", {**self.given, "by": self.by})
+        seq = transaction.stage(self.kind, f"a:{uuid4().hex}", {**self.body, "by": self.by})
         transaction.apply()
         return lambda: seq
 
 
 class ReadLearner(Command[A]):
-    """Something to be told of the learner as it stands; changes nothing."""
+    """Computes a result from the learner without changing it."""
 
     writes = False
 
@@ -241,8 +243,8 @@ class ReadLearner(Command[A]):
         self.fn = fn
 
     def decide(self, transaction: ProductTransaction) -> Callable[[], A]:
-        told = self.fn(transaction.apply())
-        return lambda: told
+        result = self.fn(transaction.apply())
+        return lambda: result
 
 
 class Expire(Command[None]):
@@ -253,7 +255,7 @@ class Expire(Command[None]):
 
 
 class Apart(Command[A]):
-    """A command that is not about a product's log."""
+    """A command that concerns no product's log and runs outside a transaction over logs."""
 
     @abstractmethod
     def run(self, loaded: LoadedProducts) -> Callable[[], A]:
@@ -264,7 +266,7 @@ class Apart(Command[A]):
 
 
 class Create(Apart[bool]):
-    """A new product."""
+    """Create a product."""
 
     def __init__(self, definition: Definition) -> None:
         super().__init__(definition.name)
@@ -278,7 +280,7 @@ class Create(Apart[bool]):
 
 
 class Products(Apart[None]):
-    """Find products that other processes made."""
+    """Load products that other processes have created."""
 
     def __init__(self) -> None:
         super().__init__("")

@@ -21,7 +21,7 @@ log = logging.getLogger("hushprice.service.writer.service")
 
 
 class LoadedProducts:
-    """Products by name. The writer's thread alone changes them; any thread may ask for a view.
+    """Products by name. Only the writer's thread changes them; any thread may read a view.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class LoadedProducts:
     snapshot_every : int
         Events from one snapshot to the next.
     recent_keys : int
-        Keys of all products that may wait in memory for their place in the index.
+        Event keys of all products that may be in memory before they go into the index.
     """
 
     def __init__(self, store: Store, *, snapshot_every: int, recent_keys: int) -> None:
@@ -38,14 +38,14 @@ class LoadedProducts:
         self.products: dict[str, Product] = {}
         self.learners: dict[str, Learner] = {}
         self.key_indexes: dict[str, KeyIndex] = {}  # of keys in their logs
-        self.seen: dict[str, float] = {}  # when the log was last looked at
+        self.seen: dict[str, float] = {}  # when the log was last read
         self._views: dict[str, View] = {}
         self._shown: dict[str, Learner] = {}  # of which the views are
         self._broken: dict[str, tuple[float, str]] = {}  # products that cannot be served: since when, and why
         self._next_snapshot: dict[str, tuple[int, int]] = {}  # event of the last snapshot, and events until the next
 
     def view(self, name: str) -> View:
-        """A product as last seen by this process."""
+        """A product's state as this process last read it."""
         view = self._views.get(name)
         if view is None:
             if name in self._broken:
@@ -54,11 +54,11 @@ class LoadedProducts:
         return view
 
     def views(self) -> list[View]:
-        """All products as last seen by this process."""
+        """The states of all products as this process last read them."""
         return sorted(self._views.values(), key=lambda view: view.name)
 
     def find(self, name: str) -> Product:
-        """A product, loaded first if it is new to this process. For the writer's thread."""
+        """Return a product, after loading it if necessary. For the writer's thread."""
         if name not in self.products:
             since, why = self._broken.get(name, (-RETRY_AFTER, ""))
             if time.monotonic() - since < RETRY_AFTER:
@@ -79,19 +79,19 @@ class LoadedProducts:
         return self.products[name]
 
     def renew(self, name: str) -> None:
-        """Load a product again if its definition was edited. For the writer's thread."""
+        """Load a product again if its definition has changed. For the writer's thread."""
         product = self.store.product(name)
         if product is not None and product.definition != self.products[name].definition:
             self.load(product)
 
     def find_unless_damaged(self, name: str) -> None:
         """:meth:`find`, for whom one damaged product must not stop the others."""
-        with suppress(DamagedLog):  # whoever asks about it is told; it is in the log
+        with suppress(DamagedLog):  # callers get the error, and it is logged
             self.find(name)
 
     @property
     def room(self) -> int:
-        """Keys of one product that may wait in memory for their place in the index."""
+        """Event keys of one product that may be in memory."""
         return max(1, self.recent_keys // max(1, len(self.products)))
 
     def load(self, product: Product) -> None:
@@ -99,7 +99,7 @@ class LoadedProducts:
         self.read(product)
         try:
             warm_up(product.definition)
-        except Exception as problem:  # whoever asks will be told; what is on record can still be looked at
+        except Exception as problem:  # callers will get the error; the product can still be read
             log_problem(problem)
         self.publish(product.name, self.learners[product.name])
 
@@ -117,7 +117,7 @@ class LoadedProducts:
         self.seen[name] = time.monotonic()
         before = self._views.get(name)
         if self._shown.get(name) is not learner:
-            before = None  # something for show has changed, or the log was read again
+            before = None  # the definition has changed, or the log was read again
         self._shown[name] = learner
         if before is not None and before.seq == learner.seq:
             return
@@ -156,16 +156,16 @@ class LoadedProducts:
 
 
 def log_problem(problem: BaseException) -> None:
-    """Log what happened and where, without any value."""
-    problem = problem.__cause__ or problem  # of a spoiled command, what spoiled it
+    """Log the type and place of an exception, without any value."""
+    problem = problem.__cause__ or problem  # the cause of Spoiled
     frames = traceback.extract_tb(problem.__traceback__)
     where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames[-6:]))
     log.error("the writer met %s in %s", type(problem).__name__, where)
 
 
 def _reason(name: str, problem: Exception) -> str:
-    """Why a product is not served; without the text of what nobody foresaw, which may hold a customer's data."""
+    """Why a product is not served; without texts of unexpected exceptions, which may contain a customer's data."""
     if isinstance(problem, DamagedLog):
         return str(problem)
-    told = str(problem) if isinstance(problem, HushpriceError) else f"({type(problem).__name__})"
-    return f"The product {name} is not served: what is on record of it cannot be read here. {told}"
+    reason = str(problem) if isinstance(problem, HushpriceError) else f"({type(problem).__name__})"
+    return f"The product {name} is not served: what is on record of it cannot be read here. {reason}"

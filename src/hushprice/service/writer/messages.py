@@ -1,4 +1,4 @@
-"""What is asked of the service and what it answers, as plain values that any thread may hold."""
+"""Items and answers of commands, as immutable values that any thread may hold."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ReportItem:
     report: Mapping[str, Any] | None
 
     def checked(self) -> Reported:
-        """The same as plain data, refused if it has not the shape of a report."""
+        """Return the item as plain data; :class:`InvalidInput` if it does not have the shape of a report."""
         if isinstance(self.version, bool) or not isinstance(self.version, int) or not 0 <= self.version < 2**62:
             raise InvalidInput("The version of a report must be that of the parameters it was made against.")
         made = None if self.report is None else wire.checked(self.report)
@@ -48,7 +48,7 @@ class OutcomeItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """How many items are new, how many were on record already, and how many of the new ones came too late."""
+    """The number of new items, of items known already, and of new ones that came too late; the version then."""
 
     accepted: int
     known: int
@@ -58,7 +58,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferAnswer:
-    """A price quoted. ``known``: this is the answer given before to the same request."""
+    """A quoted price. ``known`` if the same request was answered before."""
 
     offer: str
     price: float
@@ -71,7 +71,7 @@ class OfferAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A product as it stands after event ``seq``: what can be told without asking the writer."""
+    """A product's state after event ``seq``, which any thread may read without the writer."""
 
     definition: Definition
     seq: int
@@ -94,10 +94,10 @@ class View:
 
     @property
     def phase(self) -> str:
-        """explore, exploit, fixed, ..."""
+        """The name of the phase, such as "explore"."""
         return self.params.phase.name.lower()
 
     @property
     def etag(self) -> str:
-        """Of the params document."""
+        """The ETag of the params document."""
         return f'"{self.version}"'

@@ -1,4 +1,4 @@
-"""Commands on their way to the writer: any thread puts them in, one takes all that wait."""
+"""The queue of commands: any thread adds them, the writer's thread takes all that wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hushprice.service.errors import Unavailable
 
 
 class Weighty(Protocol):
-    """Something that counts as so many items."""
+    """A command that counts as ``weight`` items."""
 
     @property
     def weight(self) -> int: ...
@@ -20,7 +20,13 @@ W = TypeVar("W", bound=Weighty)
 
 
 class CommandQueue(Generic[W]):
-    """A queue with room for so many items; who finds it full is told to come back."""
+    """A queue of commands that refuses further ones when it is full.
+
+    Parameters
+    ----------
+    room : int
+        How many items may wait.
+    """
 
     def __init__(self, room: int) -> None:
         self._room, self._items, self._closed = room, 0, False
@@ -28,7 +34,7 @@ class CommandQueue(Generic[W]):
         self._changed = threading.Condition()
 
     def put(self, command: W) -> None:
-        """Leave a command; Unavailable if there is no room, or no writer any more."""
+        """Add a command; raise Unavailable if the queue is full or closed."""
         with self._changed:
             if self._closed:
                 raise Unavailable("The service is being stopped. Nothing was acknowledged: try again.")
@@ -39,7 +45,7 @@ class CommandQueue(Generic[W]):
             self._changed.notify()
 
     def take(self, *, most: int, timeout: float) -> list[W]:
-        """All that waits, up to so many items; nothing if nothing comes in time, or the queue is closed and empty."""
+        """Take the waiting commands, up to ``most`` items; none after the timeout, or if closed and empty."""
         with self._changed:
             if not self._waiting and not self._closed:
                 self._changed.wait(timeout)
@@ -52,7 +58,7 @@ class CommandQueue(Generic[W]):
             return taken
 
     def close(self) -> None:
-        """Take nothing in any more; what waits can still be taken out."""
+        """Refuse further commands; waiting ones can still be taken."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,9 +1,8 @@
 """Rounds of commands: many in one transaction, and one by one where a command among them fails.
 
-In one transaction: the products they are about are locked, events that other processes committed are applied, the
-commands' keys are looked up, each command is decided on, and the new events are written and committed; only then is
-anybody answered. If anything fails on the way, the learners that had gone ahead of the log are thrown away and folded
-anew from it.
+One transaction locks the products of the commands, applies events that other processes committed, looks up the
+commands' keys, decides each command, and writes and commits the new events. Callers are answered only after the commit.
+If anything fails on the way, the learners that are ahead of the log are discarded and folded again from it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Rounds:
 
     def __init__(self, loaded: LoadedProducts, clock: Callable[[], float]) -> None:
         self.loaded, self.clock = loaded, clock
-        self._retried: dict[str, float] = {}  # when a lost learner was last folded anew for its offers
+        self._retried: dict[str, float] = {}  # when a discarded learner was last folded again for its offers
 
     def carry_out(self, commands: list[Command[Any]]) -> None:
         """Carry out commands, together if possible."""
@@ -52,7 +51,7 @@ class Rounds:
             if isinstance(problem, Rejected) or (isinstance(problem, DamagedLog) and len(ready) > 1):
                 self._one_by_one(ready)
                 return
-            for command in ready:  # the database is away: it would be so for each of them
+            for command in ready:  # the database is unreachable for all of them
                 refuse(command, problem)
         except Exception:
             self._one_by_one(ready)
@@ -60,7 +59,7 @@ class Rounds:
             self._committed(*done)
 
     def _read_again(self, name: str, commands: list[Command[Any]]) -> None:
-        """Load a product again after its log was set back to an earlier state while in use, then retry."""
+        """Load a product again after its log was rewound while in use, then retry."""
         log.warning("the log of %s is not what it was: it is read again", name)
         del self.loaded.products[name]
         self.carry_out(commands)
@@ -68,8 +67,7 @@ class Rounds:
     def _one_by_one(self, commands: list[Command[Any]]) -> None:
         """Retry the commands one at a time, so that one failure does not affect the rest.
 
-        Learners that were spoiled are folded anew first. A command that fails again would fail however often it is
-        tried.
+        Discarded learners are folded again first. A command that fails again would fail every time.
         """
         for command in commands:
             try:
@@ -87,10 +85,10 @@ class Rounds:
     def _transact(
         self, commands: list[Command[Any]]
     ) -> tuple[dict[str, ProductTransaction], list[tuple[Command[Any], Any]]]:
-        """Carry out commands in one transaction and commit it: each product's part, and each command's answer."""
+        """Carry out commands in one transaction and commit it; return the products' parts and the commands' answers."""
         names = dict.fromkeys(command.name for command in commands)
         for name in names:
-            if name not in self.loaded.learners:  # thrown away, and with it whatever else was known of the log
+            if name not in self.loaded.learners:  # discarded, together with the index of keys
                 self.loaded.read(self.loaded.products[name])
         products = {name: self.loaded.products[name] for name in names}
         writes = {command.name for command in commands if command.writes}
@@ -118,7 +116,7 @@ class Rounds:
                     transaction.close(self.loaded.room)
         except BaseException:
             ahead = {name for name, transaction in transactions.items() if transaction.touched} | {opening}
-            for name in ahead & set(self.loaded.learners):  # they are not what the log says any more
+            for name in ahead & set(self.loaded.learners):  # their state is ahead of the log
                 del self.loaded.learners[name]
             raise
         return transactions, answers
@@ -136,7 +134,7 @@ class Rounds:
             self.loaded.keep_snapshot(name, transaction.learner)
 
     def expire(self) -> None:
-        """Close the offers of products that nobody asks about; a learner that was lost is folded anew for that."""
+        """Close expired offers of products without requests; a discarded learner is folded again for that."""
         due: list[Command[Any]] = []
         for name, product in self.loaded.products.items():
             learner = self.loaded.learners.get(name)
@@ -153,7 +151,7 @@ class Rounds:
 
 
 def refuse(command: Command[Any], problem: BaseException) -> None:
-    """Set the command's error; for an error that is no refusal, one without its text, which may hold data."""
+    """Set the command's error; replace an unexpected one, whose text may contain data."""
     if not isinstance(problem, HushpriceError):
         log_problem(problem)
         problem = Failed("Something went wrong here, and would again. Nothing was acknowledged.")

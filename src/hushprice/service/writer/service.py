@@ -1,4 +1,4 @@
-"""The service: what any thread may ask for, and the one thread that carries it out.
+"""The service: methods that any thread may call, and the writer's thread, which carries out their commands.
 
 The writer's thread takes all commands that wait at once, and carries them out in rounds (``rounds.py``) on the products
 that it has loaded (``loaded.py``).
@@ -39,16 +39,32 @@ from hushprice.service.writer.queue import CommandQueue
 from hushprice.service.writer.rounds import Rounds
 
 T = TypeVar("T")
-ROOM = 50_000  # items that may wait
+ROOM = 50_000  # items that may wait in the queue
 ROUND = 5_000  # items in one transaction
-FRESH = 0.1  # seconds for which a look at the log is taken to be current
+FRESH = 0.1  # seconds for which the last read of a log counts as current
 
 
 class Service:
-    """Products that are sold, over a :class:`~hushprice.service.storage.store.Store`. Any thread may call any method.
+    """The pricing service over a :class:`~hushprice.service.storage.store.Store`.
 
-    What is asked comes back as a future. ``clock`` gives seconds since 1970 (that of the database unless given) and
-    ``rng`` the draws of price experiments (that of the system).
+    Any thread may call any method. Commands return futures.
+
+    Parameters
+    ----------
+    store : Store
+        The database.
+    snapshot_every : int
+        Events between two snapshots of a product.
+    recent_keys : int
+        Event keys of all products that may be in memory before they go into SQLite's index.
+    clock : callable, optional
+        Returns seconds since 1970; the database's clock by default.
+    rng : numpy.random.Generator, optional
+        Draws the prices of experiments; seeded from the system's entropy by default.
+    room : int
+        Items that may wait in the queue.
+    tick : float
+        Seconds between two searches for expired offers.
     """
 
     def __init__(
@@ -65,7 +81,7 @@ class Service:
         self.store = store
         self.clock = store.clock if clock is None else clock
         self.rng = np.random.default_rng() if rng is None else rng
-        self.tick = tick  # seconds between two looks for offers that waited too long
+        self.tick = tick
         self._queue: CommandQueue[Command[Any]] = CommandQueue(room)
         self.loaded = LoadedProducts(store, snapshot_every=snapshot_every, recent_keys=recent_keys)
         self._rounds = Rounds(self.loaded, self.clock)
@@ -76,7 +92,7 @@ class Service:
     # -- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Fold all logs, and begin to take commands. Calling it again changes nothing."""
+        """Fold all logs and start the writer's thread. A second call does nothing."""
         with self._starting:
             if self._thread is not None:
                 return
@@ -87,7 +103,7 @@ class Service:
             self._thread.start()
 
     def stop(self) -> None:
-        """Do what is waiting, keep snapshots, close the database. Calling it again changes nothing."""
+        """Carry out waiting commands, write snapshots, close the database. A second call does nothing."""
         with self._starting:
             self._queue.close()
             if self._thread is not None:
@@ -102,29 +118,29 @@ class Service:
         self.stop()
 
     def check(self) -> None:
-        """Unavailable unless commands can be carried out."""
+        """Raise Unavailable if commands cannot be carried out."""
         if self._thread is None or not self._thread.is_alive():
             raise Unavailable("The service is not running.")
         self.store.ping()
 
     def queued(self) -> int:
-        """Commands that wait."""
+        """The number of waiting commands."""
         return len(self._queue)
 
-    # -- what is known at once -------------------------------------------------------------------------------------
+    # -- views ----------------------------------------------------------------------------------------------------
 
     def view(self, name: str) -> View:
-        """A product as last seen by this process."""
+        """A product's state as this process last read it; NotFound or DamagedLog if there is none."""
         return self.loaded.view(name)
 
     def products(self) -> list[View]:
-        """All products as last seen by this process."""
+        """The states of all products as this process last read them."""
         return self.loaded.views()
 
     # -- commands -------------------------------------------------------------------------------------------------
 
     def reports(self, name: str, items: list[ReportItem]) -> Future[Accepted]:
-        """Take in reports of private customers: all or, if one is refused, none."""
+        """Accept reports of private customers: all or, if one is refused, none."""
         try:
             checked = [item.checked() for item in items]
         except InvalidInput as problem:
@@ -134,8 +150,7 @@ class Service:
         return self.checked_reports(name, checked)
 
     def checked_reports(self, name: str, items: Sequence[Reported]) -> Future[Accepted]:
-        """:meth:`reports`, for a caller who has seen to their shape; whether the mechanism can have made them is seen
-        to here."""
+        """As :meth:`reports`, for items whose shape has been checked; the mechanism still checks their values."""
         return self._ask(Reports(name, items))
 
     def offer(self, name: str, request: OfferRequest) -> Future[OfferAnswer]:
@@ -143,28 +158,28 @@ class Service:
         return self._ask(Offer(name, request, self.rng))
 
     def outcomes(self, name: str, items: list[OutcomeItem]) -> Future[Accepted]:
-        """Take in what customers bought: all or, if one is refused, none."""
+        """Accept outcomes of offers: all or, if one is refused, none."""
         return self._ask(Outcomes(name, items))
 
     def set_mode(self, name: str, mode: Mode, *, by: str) -> Future[int]:
-        """Live, shadow or frozen: the new version."""
+        """Set the mode; the result is the new version."""
         return self._ask(Change(name, "mode", {"mode": mode}, by))
 
     def set_guardrails(self, name: str, guardrails: Guardrails | Mapping[str, Any], *, by: str) -> Future[int]:
-        """Other limits on prices, in place of those before: the new version."""
+        """Replace the guardrails; the result is the new version."""
         plain = guardrails.config() if isinstance(guardrails, Guardrails) else guardrails
         return self._ask(Change(name, "guardrails", plain, by))
 
     def roll_back(self, name: str, version: int, *, by: str) -> Future[int]:
-        """Know again what was known after event ``version``: the new version."""
+        """Restore the estimate as it was after event ``version``; the result is the new version."""
         return self._ask(Change(name, "rollback", {"version": version}, by))
 
     def create(self, definition: Definition) -> Future[bool]:
-        """A new product: whether it is new. One that is there and was defined otherwise is refused."""
+        """Create a product; the result is whether it is new. An existing one with another definition is refused."""
         return self._ask(Create(definition))
 
     def refresh(self, name: str | None = None) -> Future[None]:
-        """Look at what others wrote, unless that was done a moment ago; without a name, at which products there are."""
+        """Read what other processes wrote to a log, unless that was just done; without a name, find new products."""
         if name is not None and time.monotonic() - self.loaded.seen.get(name, -FRESH) < FRESH:
             done: Future[None] = Future()
             done.set_result(None)
@@ -172,7 +187,7 @@ class Service:
         return self._ask(ReadLearner(name, lambda learner: None) if name is not None else Products())
 
     def run(self, name: str, fn: Callable[[Learner], T]) -> Future[T]:
-        """What ``fn`` makes of the learner as it stands. It must be quick, as the writer waits, and change nothing."""
+        """Call ``fn`` with the learner in the writer's thread. It must be quick and must not change the learner."""
         return self._ask(ReadLearner(name, fn))
 
     def _ask(self, command: Command[T]) -> Future[T]:
@@ -196,7 +211,7 @@ class Service:
                 if time.monotonic() - ticked >= self.tick:
                     ticked = time.monotonic()
                     self._rounds.expire()
-            except BaseException as problem:  # the thread goes on whatever happens; those who wait are told
+            except BaseException as problem:  # the thread continues in any case; waiting callers get an error
                 log_problem(problem)
                 self.loaded.learners.clear()
                 for command in commands:

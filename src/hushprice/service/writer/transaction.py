@@ -1,4 +1,4 @@
-"""One product in one transaction: its learner, what is on record, and the events that are about to be."""
+"""One product in one transaction: its learner, the keys in its log, and its new events."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from hushprice.service.storage.store import Product, Row, Store
 
 
 class ProductTransaction:
-    """Events are decided on one after the other, applied in runs, and written at the end.
+    """Stages events one by one, applies them in runs, and writes them at the end.
 
-    ``touched`` says that the learner has gone beyond what is committed: should the transaction fail, it is thrown away.
+    Attributes
+    ----------
+    touched : bool
+        Whether the learner is ahead of the committed log. If the transaction fails, such a learner is discarded.
     """
 
     def __init__(
@@ -31,25 +34,25 @@ class ProductTransaction:
         if learner.seq and store.event(product.id, learner.seq, connection) != (learner.key, learner.at):
             raise LogRewound(product.name)
         catch_up(store, product, learner, connection)
-        # of private customers whole seconds are kept: a finer time would point to one line in a network's log
+        # whole seconds for private customers: a finer time would identify a line of a network's log
         self.now = max(float(math.floor(now)) if product.definition.private else now, learner.at)
-        self._found: dict[str, str] = {}
-        self._new: dict[str, str] = {}  # bodies as text, by key
-        self._staged: list[Event] = []  # decided on, not applied yet
+        self._stored: dict[str, str] = {}  # bodies in the log, by key
+        self._new: dict[str, str] = {}  # bodies of new events, by key
+        self._staged: list[Event] = []  # not applied yet
         self._rows: list[Row] = []  # not written yet
         self._seq = learner.seq
 
     def look_up(self, keys: Iterable[str]) -> None:
-        """Find out which of these keys are on record, and under what bodies."""
+        """Look up the bodies of events with these keys."""
         wanted = dict.fromkeys(keys)
         if wanted:
-            found = self.key_index.find(wanted, self.learner.seq, self.connection)
-            self._found = self.store.bodies(self.product.id, found, self.connection)
+            seqs = self.key_index.find(wanted, self.learner.seq, self.connection)
+            self._stored = self.store.bodies(self.product.id, seqs, self.connection)
 
     def known(self, key: str) -> str | None:
-        """The body on record under this key, as text; None if there is none."""
-        found = self._new.get(key)
-        return self._found.get(key) if found is None else found
+        """The encoded body of the event with this key; None if there is none."""
+        body = self._new.get(key)
+        return self._stored.get(key) if body is None else body
 
     def stage(
         self,
@@ -59,7 +62,7 @@ class ProductTransaction:
         text: str | None = None,
         row: Sequence[int] | None = None,
     ) -> int:
-        """The next event: its number."""
+        """Stage the next event and return its number."""
         self.touched = True
         self._seq += 1
         text = encode(body) if text is None else text
@@ -69,27 +72,27 @@ class ProductTransaction:
         return self._seq
 
     def apply(self) -> Learner:
-        """The learner with all events decided on so far."""
+        """Apply all staged events and return the learner."""
         if self._staged:
             staged, self._staged = self._staged, []
             if any(event.kind == "rollback" for event in staged):
-                self.write()  # it goes back to what is on record
+                self.write()  # a rollback reads the log
             self.learner.apply(staged, Past(self.store, self.product, self.connection))
         return self.learner
 
     def write(self) -> None:
-        """Write the events down; they are committed with the transaction."""
+        """Insert the applied events; they are committed with the transaction."""
         rows, self._rows = self._rows, []
         self.store.add_events(rows, self.connection)
 
     def close(self, room: int) -> None:
-        """All is decided: apply and write the rest. ``room`` is how many keys may wait for their place in the index."""
+        """Apply and insert the remaining events. ``room`` is the number of keys that may be in memory."""
         self.apply()
         self.write()
         self.key_index.maintain(self.learner.seq, room, self.connection)
 
     def committed(self) -> None:
-        """All this is on record now."""
+        """Note that the transaction was committed."""
         self.key_index.committed(self._new, self.learner.seq)
 
     def expire(self) -> None:
