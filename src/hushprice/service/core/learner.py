@@ -273,9 +273,9 @@ class Learner:
         """The params document of a private product."""
         return params_document.document(self)
 
-    def quote(self, asked: offers.Asked, rng: np.random.Generator) -> dict[str, Any]:
+    def quote(self, request: offers.CheckedRequest, rng: np.random.Generator) -> dict[str, Any]:
         """Quote a price and return the body of the offer's event. Unless that event follows, discard the learner."""
-        return offers.quote(self, asked, rng)
+        return offers.quote(self, request, rng)
 
     # -- as plain data --------------------------------------------------------------------------------------------
 

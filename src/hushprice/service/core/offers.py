@@ -46,7 +46,7 @@ class OfferRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CheckedRequest:
     """A checked request."""
 
     z: Array
@@ -57,7 +57,7 @@ class Asked:
     fingerprint: str
 
 
-def prepare(definition: Definition, request: OfferRequest) -> Asked:
+def prepare(definition: Definition, request: OfferRequest) -> CheckedRequest:
     """Check a request; error messages contain no data of the customer."""
     policy = definition.policy
     z = definition.context(request.context)
@@ -68,13 +68,13 @@ def prepare(definition: Definition, request: OfferRequest) -> Asked:
     number = names.index(request.segment) if request.segment is not None else 0
     cost = None if request.cost is None else _number("cost", request.cost, 0.0, LARGEST_VALUE)
     price = None if request.price is None else _number("price", request.price, *policy.prices)
-    asked = {"z": z.tolist(), "segment": request.segment, "cost": cost, "price": price}
-    return Asked(z, request.segment, number, cost, price, fingerprint(asked))
+    plain = {"z": z.tolist(), "segment": request.segment, "cost": cost, "price": price}
+    return CheckedRequest(z, request.segment, number, cost, price, fingerprint(plain))
 
 
-def allow(learner: Learner, asked: Asked) -> None:
+def allow(learner: Learner, request: CheckedRequest) -> None:
     """Refuse a request that the mode does not allow."""
-    if asked.price is not None and learner.mode != "shadow":
+    if request.price is not None and learner.mode != "shadow":
         raise InvalidInput("A price can be given in shadow mode only; otherwise it is the service that quotes.")
 
 
@@ -84,28 +84,28 @@ def _number(name: str, value: Any, low: float, high: float) -> float:
     raise InvalidInput(f"The {name} must be a number from {low:g} to {high:g}.")
 
 
-def quote(learner: Learner, asked: Asked, rng: np.random.Generator) -> dict[str, Any]:
+def quote(learner: Learner, request: CheckedRequest, rng: np.random.Generator) -> dict[str, Any]:
     """Quote a price; return the body of the offer's event."""
-    body: dict[str, Any] = {"z": asked.z.tolist(), "asked": asked.fingerprint}
-    if asked.segment is not None:
-        body["segment"] = asked.segment
-    if asked.cost is not None:
-        body["cost"] = asked.cost
+    body: dict[str, Any] = {"z": request.z.tolist(), "asked": request.fingerprint}
+    if request.segment is not None:
+        body["segment"] = request.segment
+    if request.cost is not None:
+        body["cost"] = request.cost
     if learner.mode == "frozen":
-        body |= _quoted(learner, learner.params, asked, rng) | {"stage": 0, "version": learner.version}
+        body |= _quoted(learner, learner.params, request, rng) | {"stage": 0, "version": learner.version}
         return body
     params = learner.server.params
     body["version"] = learner.version if params.version == learner.policy_params.version else learner.seq + 1
-    body |= _quoted(learner, params, asked, rng)
+    body |= _quoted(learner, params, request, rng)
     if learner.mode == "shadow":
-        body |= _shadow(learner, params, asked, body, rng)
+        body |= _shadow(learner, params, request, body, rng)
     return body
 
 
-def _quoted(learner: Learner, params: Params, asked: Asked, rng: np.random.Generator) -> dict[str, Any]:
+def _quoted(learner: Learner, params: Params, request: CheckedRequest, rng: np.random.Generator) -> dict[str, Any]:
     """The price under these params, and its propensity."""
     assert learner.device is not None
-    z, terms = asked.z.reshape(1, -1), _terms(learner, asked)
+    z, terms = request.z.reshape(1, -1), _terms(learner, request)
     before = None if terms is None else terms.before()
     arguments = (params, z, rng) if terms is None else (params, z, rng, terms)
     quote = learner.device.quote(*arguments)
@@ -121,7 +121,7 @@ def _quoted(learner: Learner, params: Params, asked: Asked, rng: np.random.Gener
 
 
 def _shadow(
-    learner: Learner, params: Params, asked: Asked, would: dict[str, Any], rng: np.random.Generator
+    learner: Learner, params: Params, request: CheckedRequest, would: dict[str, Any], rng: np.random.Generator
 ) -> dict[str, Any]:
     """The shop's own price or the baseline, with the price that the policy would have quoted.
 
@@ -129,12 +129,12 @@ def _shadow(
     """
     first = params.stage if params.bounds is None else params.bounds.first
     shown = {"would": would["price"], "stage": would["stage"] or first, "experiment": False}
-    if asked.price is not None:
-        return shown | {"price": asked.price, "propensity": 1.0, "discrete": True}
+    if request.price is not None:
+        return shown | {"price": request.price, "propensity": 1.0, "discrete": True}
     fixed = Params(version=0, phase=Phase.FIXED, theta=params.theta, level=learner.definition.baseline)
-    base = _quoted(learner, fixed, asked, rng)
+    base = _quoted(learner, fixed, request, rng)
     return shown | {key: base[key] for key in ("price", "propensity", "discrete")}
 
 
-def _terms(learner: Learner, asked: Asked) -> Terms | None:
-    return learner.limits.terms(cost=asked.cost, segment=asked.number, last=learner.last_prices)
+def _terms(learner: Learner, request: CheckedRequest) -> Terms | None:
+    return learner.limits.terms(cost=request.cost, segment=request.number, last=learner.last_prices)

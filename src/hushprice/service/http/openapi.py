@@ -53,8 +53,8 @@ def schemas(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     for endpoint in endpoints:
         types |= dict.fromkeys(endpoint.body.types if endpoint.body is not None else ())
         types |= dict.fromkeys([endpoint.answer] if endpoint.answer is not None else [])
-    found = msgspec.json.schema_components(types, ref_template=_REF)[1]
-    components: dict[str, Any] = json.loads(json.dumps(found).replace(json.dumps(END)[1:-1], ""))
+    generated = msgspec.json.schema_components(types, ref_template=_REF)[1]
+    components: dict[str, Any] = json.loads(json.dumps(generated).replace(json.dumps(END)[1:-1], ""))
     components[RandomisedReport.__name__]["oneOf"] = FORMS
     return components
 

@@ -157,14 +157,14 @@ def catch_up(
     """Apply the events after the learner's last one; return their number. ``digests`` receives those at ``stops``."""
     start = learner.seq
     events = store.events(product.id, learner.seq, upto, connection=connection)
-    past = Past(store, product, connection, snapshots=snapshots)
+    earlier = EarlierCores(store, product, connection, snapshots=snapshots)
     first = list(islice(events, PAGE))
     if first:
-        past.expect(learner, upto)
+        earlier.expect(learner, upto)
     for page in _pages(first, events):
-        for piece in past.pieces(page, stops):
-            learner.apply(piece, past)
-            past.collect(learner)
+        for piece in earlier.pieces(page, stops):
+            learner.apply(piece, earlier)
+            earlier.collect(learner)
             if digests is not None and learner.seq in stops:
                 digests[learner.seq] = learner.digest()
     return learner.seq - start
@@ -177,7 +177,7 @@ def _pages(first: list[Event], events: Iterable[Event]) -> Iterable[list[Event]]
         page = list(islice(source, PAGE))
 
 
-class Past:
+class EarlierCores:
     """The learner's cores after earlier events, for rollbacks.
 
     During one pass over the log each core to which a later rollback returns is collected on the way. Only cores from

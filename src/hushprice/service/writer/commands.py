@@ -109,7 +109,7 @@ def _report_rows(mechanism: VectorMechanism, reports: Sequence[Mapping[str, Any]
 class Offer(Command[OfferAnswer]):
     """A price for a customer of a plain product."""
 
-    asked: offers.Asked
+    checked: offers.CheckedRequest
 
     def __init__(self, name: str, request: offers.OfferRequest, rng: np.random.Generator) -> None:
         super().__init__(name)
@@ -120,7 +120,7 @@ class Offer(Command[OfferAnswer]):
         if definition.private:
             raise Conflict("This product is private: devices price by themselves, from its params.")
         offer_id(self.id)
-        self.asked = offers.prepare(definition, self.request)
+        self.checked = offers.prepare(definition, self.request)
 
     def wanted(self) -> list[str]:
         return [f"o:{self.id}"]
@@ -130,13 +130,13 @@ class Offer(Command[OfferAnswer]):
         known = transaction.known(key)
         if known is not None:
             body = decode(known)
-            if body["asked"] != self.asked.fingerprint:
+            if body["asked"] != self.checked.fingerprint:
                 raise Conflict("An offer with the same id answered another request: each needs an id of its own.")
             return lambda: _answer(self.id, body, known=True)
-        offers.allow(learner, self.asked)
+        offers.allow(learner, self.checked)
         transaction.touched = True  # from here on, since a quote may update the policy's estimate
         try:
-            body = learner.quote(self.asked, self.rng)
+            body = learner.quote(self.checked, self.rng)
         except HushpriceError as problem:  # not a refusal: the learner is ahead of the log
             raise Spoiled from problem
         transaction.stage("offer", key, body)

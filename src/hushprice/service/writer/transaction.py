@@ -13,7 +13,7 @@ from hushprice.service.core.events import Event, encode
 from hushprice.service.core.learner import Learner
 from hushprice.service.errors import LogRewound
 from hushprice.service.storage.key_index import KeyIndex
-from hushprice.service.storage.replay import Past, catch_up
+from hushprice.service.storage.replay import EarlierCores, catch_up
 from hushprice.service.storage.store import Product, Row, Store
 
 
@@ -77,7 +77,7 @@ class ProductTransaction:
             staged, self._staged = self._staged, []
             if any(event.kind == "rollback" for event in staged):
                 self.write()  # a rollback reads the log
-            self.learner.apply(staged, Past(self.store, self.product, self.connection))
+            self.learner.apply(staged, EarlierCores(self.store, self.product, self.connection))
         return self.learner
 
     def write(self) -> None:
