@@ -1,4 +1,4 @@
-"""The figures and tables of the paper: which cells each needs, and what is made of them."""
+"""The figures and tables of the paper: the cells that each needs, and its pictures, tables and verdicts."""
 
 from __future__ import annotations
 
@@ -26,53 +26,93 @@ SCALES = ("quick", "full")
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """A figure or table: its name, where it is in the paper, and how it is made."""
+    """A figure or table of the paper.
+
+    Attributes
+    ----------
+    name, where, title : str
+        Name, place in the paper, and title.
+    pictures : tuple of Picture
+        Pictures of cells.
+    made : str or None
+        Key in :data:`MADE` of the function that makes it, if it is not made of cells.
+    choices : tuple of Choice
+        The cells that it needs.
+    """
 
     name: str
     where: str
     title: str
     pictures: tuple[Picture, ...] = ()
-    made: str | None = None  # the function that makes it, if it is not pictures of cells
-    choices: tuple[Choice, ...] = ()  # which cells it needs
+    made: str | None = None
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """An item as it came out."""
+    """A reproduced item.
+
+    Attributes
+    ----------
+    item : Item
+        The item.
+    cell_results : sequence of (Cell, Result)
+        Cells with results.
+    wanted : int
+        Number of cells that it needs.
+    pictures, tables, verdicts
+        Figures by name, tables, and verdicts on the published numbers.
+    """
 
     item: Item
     cell_results: CellResults
-    wanted: int  # cells it needs
+    wanted: int
     pictures: Mapping[str, Figure]
     tables: Sequence[Table]
     verdicts: Sequence[Verdict]
 
     @property
     def seconds(self) -> float:
-        """Seconds of computing in it."""
+        """Seconds of computing."""
         return sum(float(result.seconds.sum()) for _, result in self.cell_results)
 
     @property
     def finished(self) -> bool:
-        """Whether every cell has all the replications wanted."""
+        """Whether every cell has all its replications."""
         whole = all(result.replications == cell.replications for cell, result in self.cell_results)
         return whole and len(self.cell_results) == self.wanted
 
     @property
     def progress(self) -> str:
-        """How much of it there is."""
+        """Description of the finished part."""
         cells = f"{len(self.cell_results)} of {self.wanted} cells"
         if not self.cell_results:
             return cells
         most = max(cell.replications for cell, _ in self.cell_results)
-        have = counted(result for _, result in self.cell_results)
-        return f"{cells}, {have} replications each" + ("" if self.finished else f" of {most}")
+        replications = counted(result for _, result in self.cell_results)
+        return f"{cells}, {replications} replications each" + ("" if self.finished else f" of {most}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Paper:
-    """The whole study at one scale. ``loan_file`` is the real auto loan file; without it, the stand-in.
+    """The paper's simulations at one scale.
 
+    Parameters
+    ----------
+    scale : {"quick", "full"}
+        Size of the study.
+    loan_file : Path, optional
+        The real auto loan file; a synthetic stand-in by default.
+    replications : int, optional
+        Largest number of replications per cell.
+
+    Raises
+    ------
+    InvalidInput
+        If the scale is unknown.
+
+    Examples
+    --------
     >>> paper = Paper(scale="quick")
     >>> len(paper.items)
     22
@@ -80,7 +120,7 @@ class Paper:
 
     scale: str = "quick"
     loan_file: Path | None = None
-    replications: int | None = None  # at most so many a cell
+    replications: int | None = None
     _cells: dict[str, list[Cell]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +129,7 @@ class Paper:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """The plain data of the study and its items."""
+        """The study and its items as plain data."""
         return load_toml(str(files("hushprice.paper") / "paper.toml"))
 
     @cached_property
@@ -99,7 +139,7 @@ class Paper:
 
     @cached_property
     def study(self) -> Study:
-        """Its runs."""
+        """The study with its runs."""
         runs = {key: value for key, value in self.data.items() if key != "items"}
         options = {"autoloan": {"file": self.loan_file}}
         return Study.of(runs, scale=self.scale, options=options, source="the paper").limited(self.replications)
@@ -111,7 +151,7 @@ class Paper:
 
     @cached_property
     def items(self) -> dict[str, Item]:
-        """Every figure and table, in the paper's order."""
+        """All figures and tables by name, in the paper's order."""
         return {name: self._item(name, entry) for name, entry in self.data["items"].items()}
 
     def _item(self, name: str, entry: Mapping[str, Any]) -> Item:
@@ -137,7 +177,7 @@ class Paper:
 
     @cached_property
     def numbers(self) -> list[dict[str, Any]]:
-        """One entry a published number."""
+        """One entry per published number."""
         return [*verdicts.spread_out(self.published["tables"]), *self.published["numbers"]]
 
     def _entries(self, item: str) -> list[dict[str, Any]]:
@@ -152,7 +192,7 @@ class Paper:
         return [item for name, item in self.items.items() if name in names or "all" in names]
 
     def cells(self, *items: Item) -> list[Cell]:
-        """The cells these items need, each once: those of the first item first."""
+        """The cells that these items need, without duplicates, in the order of the items."""
         return list(dict.fromkeys(cell for item in items for cell in self._needs(item)))
 
     def _needs(self, item: Item) -> list[Cell]:
@@ -165,7 +205,22 @@ class Paper:
         return cells
 
     def make(self, item: Item, cell_results: CellResults, *, partial: bool = False) -> Made:
-        """Pictures, tables and verdicts of an item, from the cells that have results."""
+        """Make the pictures, tables and verdicts of an item.
+
+        Parameters
+        ----------
+        item : Item
+            The item.
+        cell_results : sequence of (Cell, Result)
+            Cells with results.
+        partial : bool
+            Whether pictures may be incomplete.
+
+        Returns
+        -------
+        Made
+            The item with pictures, tables and verdicts.
+        """
         drawn = {picture.name: draw(picture, cell_results, partial_results=partial) for picture in item.pictures}
         pictures = {name: one for name, one in drawn.items() if one is not None}
         tables: list[Table] = []
@@ -182,11 +237,11 @@ class Paper:
         )
 
     def synthetic(self, item: Item) -> bool:
-        """Whether an item is of the stand-in, not of real loans."""
+        """Whether an item comes from the stand-in and not from real loans."""
         return item.name.startswith("loan") and self.loans.name.endswith("synthetic")
 
     def verdicts(self, item: Item, cell_results: CellResults) -> list[Verdict]:
-        """A verdict on every published number of an item that the results allow."""
+        """Verdicts on the published numbers of an item that can be computed from the results."""
         judged: list[Verdict | None] = []
         for entry in self.numbers:
             if entry["item"] == item.name and "facts" in entry:
@@ -231,7 +286,7 @@ def _unknown_table(paper: Paper, item: Item, cell_results: CellResults) -> tuple
 
 
 def _loan_columns(paper: Paper, item: Item, cell_results: CellResults) -> tuple[dict[str, Figure], list[Table]]:
-    """What the file's columns are, with their means."""
+    """The columns of the auto loan file, with their means."""
     means = dict(zip(COVARIATES, paper.loans.means, strict=True))
     means |= {"apply": paper.loans.apply.mean(), "price": paper.loans.price.mean(), "mp": paper.loans.payment.mean()}
     rows: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""One HTML page with every figure and table, each published number with ours, and where and why we differ."""
+"""The report of the reproduction: figures, tables, published numbers next to ours, and reasons for differences."""
 
 from __future__ import annotations
 
@@ -29,23 +29,50 @@ SYNTHETIC = (
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Title, lead and sections of a report, as a page or as Markdown."""
+    """A report, as an HTML page or as Markdown.
+
+    Attributes
+    ----------
+    title : str
+        Title.
+    lead : sequence of str
+        Paragraphs below the title.
+    sections : sequence of Section
+        Sections.
+    """
 
     title: str
     lead: Sequence[str]
     sections: Sequence[Section]
 
     def html(self) -> str:
-        """One self-contained HTML page."""
+        """The report as one self-contained HTML page."""
         return page(self.title, "\n".join(self.lead), self.sections)
 
     def markdown(self) -> str:
-        """Markdown, with the pictures as files beside it."""
+        """The report as Markdown; pictures are separate files."""
         return markdown(self.title, self.lead, self.sections, link=lambda picture: f"{picture.name}.png")
 
 
 def report(paper: Paper, made: Sequence[Made], store: Store, *, command: str) -> Report:
-    """Everything that was made. ``command`` is what makes it whole."""
+    """Make the report of the reproduced items.
+
+    Parameters
+    ----------
+    paper : Paper
+        The paper.
+    made : sequence of Made
+        Reproduced items.
+    store : Store
+        Store of the results.
+    command : str
+        Command line that completes the report.
+
+    Returns
+    -------
+    Report
+        The report.
+    """
     visible = [one for one in made if one.cell_results or not one.wanted]
     sections = [_overview(made), *(_section(one, paper) for one in visible), _slips(paper), _cost(made)]
     cells = [cell for one in made for cell, _ in one.cell_results]
@@ -58,7 +85,7 @@ def report(paper: Paper, made: Sequence[Made], store: Store, *, command: str) ->
 
 
 def _overview(made: Sequence[Made]) -> Section:
-    """All verdicts, counted, and those that differ."""
+    """The summary: counts of verdicts, and the differences."""
     everything = [verdict for one in made for verdict in one.verdicts]
     real, made_up = ([v for v in everything if v.synthetic is kind] for kind in (False, True))
     unfinished = [f"{one.item.name} ({one.progress})" for one in made if not one.finished]
@@ -115,7 +142,7 @@ def _table(verdicts: Sequence[Verdict], caption: str, *, item: bool = False) -> 
 
 
 def _difference(verdict: Verdict) -> str:
-    """In percent of the paper's number, and in standard errors."""
+    """The difference in percent of the paper's number and in standard errors."""
     parts = [] if verdict.percent is None else [f"{verdict.percent:+.1f}%"]
     parts += [] if verdict.z is None else [f"{verdict.z:+.1f} se"]
     return ", ".join(parts)
@@ -127,7 +154,7 @@ def _slips(paper: Paper) -> Section:
 
 
 def _cost_rows(made: Sequence[Made]) -> list[dict[str, Any]]:
-    """What each item took, one row an item; a cell that several share counts in each."""
+    """Computing time, one row per item; a cell of several items counts in each."""
     return [
         {
             "item": one.item.name,

@@ -1,7 +1,7 @@
-"""Statistics of cells, and how sure they are.
+"""Statistics of cells and their standard errors.
 
-A statistic is any function of results. Its standard error comes from the replications: one in fifty is left out at a
-time (jackknife), so that slopes, ratios and spreads need no formulas of their own.
+A statistic is any function of results. Its standard error is that of a jackknife over 50 groups of replications, so
+that slopes, ratios and standard deviations need no formulas of their own.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from hushprice.errors import InvalidInput
 from hushprice.simulation import Result, fit_scaling
 
 Pairs = list[tuple[Result, Result]]
-JACKKNIFE_GROUPS = 50  # of replications, for the jackknife
-SUREST = 8.0  # a normal score beyond which there is no surer
-SURE = 3.0  # standard errors that make a difference, when there are plenty of replications
+JACKKNIFE_GROUPS = 50  # groups of replications for the jackknife
+SUREST = 8.0  # largest normal score
+SURE = 3.0  # standard errors that are significant with many replications
 
 
 def sure(replications: int) -> float:
-    """The standard errors that chance exceeds as rarely as 3 of a known one: from Student's t.
+    """The number of standard errors with the significance of 3 known ones, by Student's t.
 
     >>> [round(sure(n), 1) for n in (500, 20, 5)]
     [3.2, 3.4, 6.6]
@@ -34,7 +34,7 @@ def sure(replications: int) -> float:
 
 
 def jackknife(statistic: Callable[[Sequence[Result]], float], cells: Sequence[Result]) -> tuple[float, float, int]:
-    """(value, standard error, replications) of a statistic; the error of less than three replications is NaN."""
+    """(value, standard error, replications) of a statistic; the error is NaN for fewer than three replications."""
     n = min(result.replications for result in cells)
     value = statistic(cells)
     groups = min(JACKKNIFE_GROUPS, n)
@@ -45,14 +45,14 @@ def jackknife(statistic: Callable[[Sequence[Result]], float], cells: Sequence[Re
 
 
 def _without(result: Result, k: int, groups: int) -> Result:
-    return _kept(result, np.arange(result.replications) % groups != k)
+    return _selected(result, np.arange(result.replications) % groups != k)
 
 
-def _kept(result: Result, keep: npt.NDArray[np.bool_]) -> Result:
-    """Some of the replications."""
+def _selected(result: Result, mask: npt.NDArray[np.bool_]) -> Result:
+    """The result of the replications in the mask."""
     return replace(
-        result, paths=result.paths[keep], revenue=result.revenue[keep], exploration=result.exploration[keep],
-        seconds=result.seconds[keep],
+        result, paths=result.paths[mask], revenue=result.revenue[mask], exploration=result.exploration[mask],
+        seconds=result.seconds[mask],
     )  # fmt: skip
 
 
@@ -106,14 +106,16 @@ def folded(flat: Sequence[Result]) -> Pairs:
 
 
 def lower(a: Result, b: Result, measure: str) -> float:
-    """How sure it is that a is lower than b: a normal score, positive if it is; 0 when nothing can be told.
+    """Significance of "a is lower than b": a normal score, positive if a is lower; 0 if it cannot be computed.
 
     measure: "regret" or "seconds" (means, on the same customers), "sd" (of the regret), "other customers" (means of
-    regret of unrelated runs) or "a round" (the same of regret over T).
+    regret of unrelated runs) or "a round" (the same for regret over T).
     """
     n = min(a.replications, b.replications)
     if measure == "sd":
-        alike = [_kept(result, np.arange(result.replications) < n) for result in (a, b)]  # rare runs decide a spread
+        alike = [
+            _selected(result, np.arange(result.replications) < n) for result in (a, b)
+        ]  # the same replications, as rare ones dominate a standard deviation
         gap, se, n = jackknife(lambda some: spread(some[0].regret) - spread(some[1].regret), alike)
     elif measure in ("other customers", "a round"):
         one_a, one_b = (r.regret / (r.horizon if measure == "a round" else 1) for r in (a, b))

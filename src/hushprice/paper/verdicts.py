@@ -1,16 +1,16 @@
-"""Each published number with ours: the difference in standard errors, and a word for it.
+"""Compare each published number with ours: the difference in standard errors, and a verdict.
 
-The paper's number is taken to have the standard error of 500 replications like ours, and that of its rounding:
+The paper's number is assumed to have the standard error of 500 replications like ours, and that of its rounding:
 
     z = (ours - paper) / s,    s^2 = se^2 (1 + n / 500) + unit^2 / 12
 
-    agrees           |z| <= 3, or what is as sure by Student's t; of less than 100 replications only if that is not more
-                     than a tenth of the number
-    close            within 5%; of a claim about every cell: true of most
-    too few          neither, but there are too few replications to tell
-    differs          none of these; ``why`` says why
-    holds, fails     a comparison: lower in most cells, beyond chance over all, and in none higher beyond chance
-    open             a comparison that chance could have made either way
+    agrees           |z| <= 3, or the equivalent by Student's t; with fewer than 100 replications only if that bound is
+                     at most a tenth of the number
+    close            within 5%; for a claim about every cell: true of most
+    too few          neither, but there are too few replications to decide
+    differs          none of these; ``why`` gives the reason
+    holds, fails     a comparison: lower in most cells, significantly so over all, and in none significantly higher
+    open             a comparison that is not significant either way
     faster, slower   computing time, on another machine
     not judged       nothing to compare
 """
@@ -30,31 +30,49 @@ from hushprice.paper.statistics import OF_CELLS, OF_PAIRS, RANGES, SURE, Pairs, 
 from hushprice.simulation import Result
 from hushprice.studies import CellResults, Choice
 
-NEAR = 0.05  # a relative difference that is close
-COARSE = 0.1  # a relative uncertainty at which, with few replications, nothing can be said to agree
-ENOUGH = 100  # replications that are not few
+NEAR = 0.05  # largest relative difference that is close
+COARSE = 0.1  # relative uncertainty above which nothing agrees if there are few replications
+ENOUGH = 100  # fewest replications that are not few
 Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One published number or comparison, with ours."""
+    """A published number or comparison next to ours.
+
+    Attributes
+    ----------
+    item, what : str
+        Figure or table, and description of the number.
+    ours, paper, verdict : str
+        Our number, the published one, and the verdict.
+    value : float or None
+        Our number, if it is one number.
+    replications, se : int or None, float or None
+        Replications behind our number, and its standard error.
+    z, percent : float or None
+        Difference in standard errors, and in percent of the published number.
+    why : str
+        Reason for a difference.
+    synthetic : bool
+        Whether it comes from the stand-in for the auto loan data.
+    """
 
     item: str
     what: str
     ours: str
     paper: str
     verdict: str
-    value: float | None = None  # ours, where it is one number
+    value: float | None = None
     replications: int | None = None
     se: float | None = None
-    z: float | None = None  # difference in standard errors
-    percent: float | None = None  # difference in percent of the paper's
+    z: float | None = None
+    percent: float | None = None
     why: str = ""
-    synthetic: bool = False  # of the stand-in for the auto loan data
+    synthetic: bool = False
 
     def row(self) -> dict[str, Any]:
-        """As plain data."""
+        """The verdict as plain data."""
         return asdict(self)
 
 
@@ -70,7 +88,7 @@ def parsed(text: str) -> tuple[float, float, float]:
 
 
 def with_more_digits(value: float, text: str) -> str:
-    """Our value with one digit more than the paper's (as many from 1000 on), so that a difference is visible."""
+    """Our value with one more digit than the paper's (as many from 1000 on), so that a difference is visible."""
     digits = len(text.partition("..")[0].partition(".")[2]) + 1
     return f"{value:,.{max(digits - (abs(value) >= 1000), 0)}f}"
 
@@ -93,7 +111,7 @@ def judge(value: float, se: float, n: int, text: str, published: int) -> tuple[f
 
 
 def paired(cell_results: CellResults, of: Choice, than: Choice) -> Pairs:
-    """Cells at the same d and T."""
+    """Pairs of cells at the same d and T."""
     chosen = [r for cell, r in cell_results if than.chooses(cell)]
     others = {(r.dim, r.horizon): r for r in chosen}
     if len(others) < len(chosen):
@@ -104,7 +122,7 @@ def paired(cell_results: CellResults, of: Choice, than: Choice) -> Pairs:
 
 
 def number_verdict(entry: Entry, cell_results: CellResults, published: int) -> Verdict | None:
-    """The verdict on a number, or None while nothing has been simulated that it can be computed from."""
+    """The verdict on a number; None if the results that it needs are missing."""
     text, name = entry["paper"], entry["statistic"]
     fields = {"item": entry["item"], "what": entry["what"], "paper": text.replace("..", " to ")}
     if name in RANGES:
@@ -152,7 +170,7 @@ def _computed(entry: Entry, cell_results: CellResults) -> tuple[float, float, in
 
 
 def _why(entry: Entry) -> str:
-    """The stated reason for a difference, or that there is none."""
+    """The stated reason for a difference, or a remark that there is none."""
     return str(entry.get("why", "")) or "We do not know why."
 
 
@@ -164,7 +182,7 @@ def _time_verdict(fields: Entry, value: float, n: int, theirs: float, *, judged:
 
 
 def _range_verdict(fields: Entry, statistic: Callable[[Pairs], float], pairs: Pairs, why: str) -> Verdict:
-    """Whether every pair of cells lies in the range, or no further from it than chance may put it."""
+    """Whether every pair of cells lies in the range, within chance."""
     low, high = (float(part) for part in fields["paper"].split(" to "))
     values, inside, least = [], 0, 10**9
     for pair in pairs:
@@ -203,7 +221,7 @@ def growth_verdicts(entry: Entry, cell_results: CellResults) -> list[Verdict | N
 
 
 def _neighbours(cell_results: CellResults, along: Callable[[Result], int], fixed: Callable[[Result], int]) -> Pairs:
-    """Results next to each other in d or T, of one label."""
+    """Pairs of results of one label that are adjacent in d or T."""
     lines: dict[tuple[str, int], list[Result]] = {}
     for cell, result in cell_results:
         lines.setdefault((cell.label, fixed(result)), []).append(result)
@@ -231,7 +249,7 @@ def _comparison(item: str, what: str, pairs: Pairs, measure: str, entry: Entry) 
 
 
 def fact_verdict(entry: Entry, loans: Callable[[], Loans]) -> Verdict:
-    """The verdict on a number that needs no simulation; of a range, that ours lie in it."""
+    """The verdict on a number that needs no simulation; for a range, whether ours lie in it."""
     values = [_fact(name, loans) for name in entry["facts"]]
     low, high, unit = parsed(entry["paper"])
     fields = {"item": entry["item"], "what": entry["what"], "paper": entry["paper"].replace("..", " to ")}
@@ -246,7 +264,7 @@ def fact_verdict(entry: Entry, loans: Callable[[], Loans]) -> Verdict:
 
 
 def coefficient_verdicts(entry: Entry, loans: Loans, names: Sequence[str]) -> list[Verdict]:
-    """The fitted theta next to the published one; on the stand-in, drawn from it, whether a fit recovers it."""
+    """Verdicts on the fitted theta; for the stand-in, drawn from the published theta, whether a fit recovers it."""
     verdicts = []
     texts = [*entry["alpha"], *entry["beta"]]
     labels = [f"{part} of {name}" for part in ("alpha", "beta") for name in names]
@@ -284,7 +302,7 @@ def _fact(name: str, loans: Callable[[], Loans]) -> float:
 
 
 def spread_out(tables: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Tables of published numbers as one entry a number."""
+    """Tables of published numbers as one entry per number."""
     entries = []
     for table in tables:
         shared = {key: value for key, value in table.items() if key not in ("values", "dims", "why", "of")}
