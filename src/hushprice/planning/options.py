@@ -1,16 +1,16 @@
-"""The options a plan compares, as words that mean the same on the command line.
+"""The options that a plan compares, as words that have the same meaning on the command line.
 
     today's prices              simulation.Today
-    the model's prices          clairvoyant: by the fitted theta, no more learning, while the truth is drawn around it
-    learning                    from nothing, as they would go live without the log
-    etc-ldp, epsilon            the same under local differential privacy, from nothing (or nearly: see below)
-    etc-ldp from the log        centred at the fitted theta, in a ball that holds the truth with about 99%
+    the model's prices          clairvoyant: best prices by the fitted theta, without learning; truths vary around it
+    learning                    without the log, as when they go live without it
+    etc-ldp, epsilon            the same under local differential privacy, without the log (nearly: see below)
+    etc-ldp from the log        centred at the fitted theta, in a ball that contains the truth with about 99%
     etc-ldp-mixed, opt-out      a share of customers refuse to send raw records and report privately
 
-What a private policy must be told a seller can know: z_max is the 99% quantile of |z| in the log (who exceeds it is
-clipped), and for counts and amounts demand_max is the largest demand the model predicts for anyone. Theta is a ball
-around 0 of the usual radius, or of twice |theta| where that is larger: so much even "from nothing" takes from the fit.
-A private policy cannot keep to a largest step between quotes: where the rules have one, no private options are made.
+A private policy needs parameters that a seller can derive from the log: z_max is the 99% quantile of |z| (larger
+contexts are clipped), and for counts and amounts demand_max is the largest predicted demand of any customer. Theta is a
+ball around 0 with the usual radius, or with twice |theta| if that is larger; only this much comes from the log. A
+private policy cannot satisfy a largest step between quotes, so there are no private options if the rules have one.
 """
 
 from __future__ import annotations

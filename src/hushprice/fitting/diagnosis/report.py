@@ -1,4 +1,4 @@
-"""What is told of a fitted demand model: coefficients, elasticities by segment, calibration and held-out fit.
+"""The report of a fitted demand model: coefficients, elasticities by segment, calibration and held-out fit.
 
 All sums are accumulated batch by batch in one pass, so that the log need not fit into memory.
 
