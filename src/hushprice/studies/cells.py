@@ -1,4 +1,4 @@
-"""Cells: one policy in one market at one d and T, replicated; and runs, which are grids of them."""
+"""Cells, which are replications of one policy in one market at one d and T; and runs, which are grids of cells."""
 
 from __future__ import annotations
 
@@ -17,20 +17,30 @@ from hushprice.simulation import Job, check_pair, plain, rounds_of
 from hushprice.studies.spec_strings import check_words, market_from, policy_from, source_of, split
 
 Options = Mapping[str, Mapping[str, Any]]
-MAX_REPLICATIONS = 1_000_000  # replications of a cell, and checkpoints
+MAX_REPLICATIONS = 1_000_000  # largest number of replications and of checkpoints of a cell
 NUMBERS = 1
-"""Goes up when the same words give other numbers, so that earlier results are not mistaken for new ones."""
+"""Version of the numbers; increase it when the same words give other numbers, so that old results are not reused."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Cell:
-    """One policy in one market at one d and T, replicated: what the store keeps results of."""
+    """Replications of one policy in one market at one d and T, the unit of the store.
+
+    Attributes
+    ----------
+    run, label, word : str
+        Run, label of the policy in it, and the policy as a word.
+    work : Job
+        All replications.
+    source : str
+        Hash of code from outside the package; :data:`NUMBERS` covers the package's own.
+    """
 
     run: str
     label: str
     word: str
-    work: Job  # all its replications
-    source: str = ""  # a hash of code from outside the package; its own is covered by NUMBERS
+    work: Job
+    source: str = ""
 
     def __repr__(self) -> str:
         work = self.work
@@ -39,17 +49,17 @@ class Cell:
 
     @property
     def replications(self) -> int:
-        """How many are wanted."""
+        """Number of replications."""
         return len(self.work.replications)
 
     @property
     def line(self) -> tuple[str, str, str, int]:
-        """What it shares with the cells that differ from it in T alone."""
+        """The key that cells share if they differ only in T."""
         return self.run, self.label, self.work.market.name, self.work.market.dim
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """Everything its numbers depend on, but for how many replications there are."""
+        """Everything that its numbers depend on, except for the number of replications."""
         work = self.work
         return {
             "numbers": NUMBERS,
@@ -70,7 +80,7 @@ class Cell:
 
 
 def _plain(value: Any) -> Any:
-    """Plain data of what a policy from outside may have in its configuration."""
+    """JSON data for a value in the configuration of a policy from outside the package."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return sorted(value) if isinstance(value, (set, frozenset)) else repr(value)
@@ -80,8 +90,27 @@ def _plain(value: Any) -> Any:
 class Run:
     """A grid of cells: every policy at every d and T, in every market.
 
-    market: a word, or several; policies: words by label; dims: by default the market's own; checkpoints: at how many
-    rounds regret is recorded; seed, replications: of every cell.
+    Parameters
+    ----------
+    name : str
+        Name of the run.
+    market : str or sequence of str
+        Markets, as words.
+    policies : mapping of str to str
+        Policies, as words by label.
+    horizons : sequence of int
+        Horizons T.
+    dims : sequence of int
+        Dimensions d; by default the market's own.
+    replications, checkpoints, seed : int
+        Replications of each cell, rounds at which regret is recorded, and the seed.
+    options : mapping
+        Options of markets by name.
+
+    Raises
+    ------
+    InvalidInput
+        If a value is invalid.
     """
 
     name: str
@@ -134,7 +163,7 @@ class Run:
         return numbers
 
     def cells(self) -> list[Cell]:
-        """All cells, one policy after the other."""
+        """All cells, policy by policy."""
         cells = []
         worlds: dict[tuple[str, int | None, int], Market] = {}
         grid = product(self.market, self.policies.items(), self.dims or (None,), self.horizons)

@@ -1,4 +1,4 @@
-"""What a study shows: its pictures, and its numbers as rows."""
+"""The pictures of a study, and its numbers as rows."""
 
 from __future__ import annotations
 
@@ -20,9 +20,21 @@ CellResults = Sequence[tuple[Cell, Result]]
 
 
 def draw(picture: Picture, cell_results: CellResults, *, partial_results: bool = False) -> Figure | None:
-    """Draw a picture of the cells that have results; None if none of them is in it.
+    """Draw a picture of the cells that have results.
 
-    With ``partial_results``, a panel that cannot be drawn yet says so in its place.
+    Parameters
+    ----------
+    picture : Picture
+        The picture.
+    cell_results : sequence of (Cell, Result)
+        Cells and results.
+    partial_results : bool
+        Whether a panel without enough results is replaced by a remark instead of an error.
+
+    Returns
+    -------
+    Figure or None
+        The Matplotlib figure; None if the picture has none of the cells.
     """
     drawn_cells = [_chosen(panel, cell_results) for panel in picture.panels]
     if not any(drawn_cells):
@@ -37,8 +49,8 @@ def draw(picture: Picture, cell_results: CellResults, *, partial_results: bool =
 
 
 def check_drawable(picture: Picture, cells: Sequence[Cell]) -> None:
-    """Draw a picture of invented results, to refuse one that cannot be drawn before hours of computing."""
-    cell_results = [(cell, _invented(cell)) for cell in cells]
+    """Draw a picture of artificial results, so that one that cannot be drawn is refused before the simulations."""
+    cell_results = [(cell, _artificial(cell)) for cell in cells]
     hint = "A panel chooses its cells by runs, markets, labels, dims and horizons."
     for panel in picture.panels:
         chosen = _chosen(panel, cell_results)
@@ -50,11 +62,11 @@ def check_drawable(picture: Picture, cells: Sequence[Cell]) -> None:
         figure = draw(picture, cell_results)
         if figure is not None:
             figure.draw_without_rendering()
-    except ValueError as problem:  # Matplotlib's, too, as of a title that is no mathematics
+    except ValueError as problem:  # also Matplotlib's, as for an invalid formula in a title
         raise InvalidInput(f"The picture {picture.name} cannot be drawn: {problem} {hint}") from None
 
 
-def _invented(cell: Cell) -> Result:
+def _artificial(cell: Cell) -> Result:
     """Two replications whose regret is about sqrt(d t)."""
     path = np.sqrt(cell.work.market.dim * cell.work.checkpoints.astype(float))
     return Result.of([Outcome(scale * path, 1.0, 0.1, 0.01 * scale) for scale in (1.0, 1.1)], cell.work)
@@ -68,7 +80,7 @@ def _chosen(panel: Panel, cell_results: CellResults) -> list[tuple[str, Result]]
 
 
 def _title(cells: Sequence[tuple[str, Result]]) -> str | None:
-    """What all cells of a panel share: market, d and T."""
+    """The values of market, d and T that all cells of a panel share."""
     results = [result for _, result in cells]
     worlds, dims, horizons = ({getattr(r, name) for r in results} for name in ("market", "dim", "horizon"))
     parts = [*worlds] if len(worlds) == 1 else []
@@ -89,18 +101,18 @@ def _draw_panel(panel: Panel, cells: list[tuple[str, Result]], partial_results: 
 
 
 def _note(cells: Sequence[tuple[str, Result]]) -> str:
-    """How many replications."""
+    """The note below a picture: numbers of replications, and the meaning of bars."""
     return f"{counted(result for _, result in cells)} replications a cell; bars and bands: 3 standard errors"
 
 
 def counted(results: Iterable[Result]) -> str:
-    """How many replications: one number, or the least and the most."""
+    """The number of replications as text: one number, or the smallest and the largest."""
     counts = sorted({result.replications for result in results})
     return " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else "no"
 
 
 def cell_rows(cell_results: CellResults) -> list[dict[str, Any]]:
-    """One row per cell: what it is, and its regret, revenue and computing time."""
+    """One row per cell: its parameters, regret, revenue and computing time."""
     rows = []
     for cell, result in cell_results:
         s = result.summary()

@@ -1,4 +1,4 @@
-"""A study as data: which policies sell in which market, over which grid, how often, and what is drawn of it.
+"""A study as data: policies, markets, the grid, the number of replications, and pictures.
 
 title = "What privacy costs"
 replications = 100
@@ -9,7 +9,7 @@ policies = { "no privacy" = "etc", "epsilon = 1" = "etc-ldp:epsilon=1" }    # or
 dims = [1, 4]
 horizons = [10000, 40000]
 
-[runs.prices.scales.quick]          # what --scale quick does instead
+[runs.prices.scales.quick]          # overrides for --scale quick
 replications = 10
 
 [pictures.growth]
@@ -31,12 +31,22 @@ from hushprice.errors import InvalidInput, positive_int, unknown
 from hushprice.plots.panels import PANELS
 from hushprice.studies.cells import Cell, Options, Run
 
-STUDY_NAME = re.compile(r"\w[\w .-]{0,80}")  # of what becomes a file or folder
+STUDY_NAME = re.compile(r"\w[\w .-]{0,80}")  # pattern of names that become files or folders
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Some cells: those of the runs, and of these markets, labels, d and T where they are named."""
+    """A selection of cells.
+
+    Parameters
+    ----------
+    runs : sequence of str
+        Runs.
+    markets, labels : sequence of str
+        Markets and labels of policies; all by default.
+    dims, horizons : sequence of int
+        Dimensions and horizons; all by default.
+    """
 
     runs: Sequence[str]
     markets: Sequence[str] = ()
@@ -45,7 +55,7 @@ class Choice:
     horizons: Sequence[int] = ()
 
     def chooses(self, cell: Cell) -> bool:
-        """Whether this cell is one of them."""
+        """Whether the cell is selected."""
         return (
             cell.run in self.runs
             and (not self.markets or cell.work.market.name in self.markets)
@@ -57,7 +67,15 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel(Choice):
-    """A panel of a picture: its kind, the cells it shows, and what else it takes."""
+    """A panel of a picture, with the cells that it shows.
+
+    Parameters
+    ----------
+    panel : str
+        Kind: a key of :data:`hushprice.plots.PANELS`.
+    options : mapping
+        Keyword arguments of the panel.
+    """
 
     panel: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -65,7 +83,7 @@ class Panel(Choice):
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """Panels side by side."""
+    """A picture: a name, a title and panels side by side."""
 
     name: str
     title: str
@@ -74,7 +92,17 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Runs, and pictures of them."""
+    """A study.
+
+    Attributes
+    ----------
+    title : str
+        Title.
+    runs : mapping of str to Run
+        Runs by name.
+    pictures : mapping of str to Picture
+        Pictures by name.
+    """
 
     title: str
     runs: Mapping[str, Run]
@@ -88,7 +116,27 @@ class Study:
         scale: str | None = None,
         options: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Study:
-        """A study from its TOML file, at one of its scales; ``options`` are more options of markets, by name."""
+        """Read a study from a TOML file.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        scale : str, optional
+            A scale of the study, whose values override others.
+        options : mapping, optional
+            Further options of markets, by name.
+
+        Returns
+        -------
+        Study
+            The study.
+
+        Raises
+        ------
+        InvalidInput
+            If the file or a value in it is invalid.
+        """
         return cls.of(load_toml(path), scale=scale, options=options, source=Path(path).name)
 
     @classmethod
@@ -100,14 +148,14 @@ class Study:
         options: Options | None = None,
         source: str = "the study",
     ) -> Study:
-        """A study from plain data."""
-        known = ("title", "seed", "replications", "checkpoints", "scales", "runs", "pictures")
-        check_keys(known, data, source)
+        """A study from plain data; ``source`` names it in errors."""
+        keys = ("title", "seed", "replications", "checkpoints", "scales", "runs", "pictures")
+        check_keys(keys, data, source)
         takes = [f.name for f in fields(Run) if f.name not in ("name", "options")]
         for name, entry in _table(data, "runs", source).items():
             if isinstance(entry, dict):
                 check_keys([*takes, "scales"], entry, f"the run {name} of {source}")
-        _scale_known(data, scale, source)
+        _check_scale(data, scale, source)
         common = {key: data[key] for key in ("seed", "replications", "checkpoints") if key in data}
         wide = _table(_table(data, "scales", source), scale, source) if scale else {}
         runs = {}
@@ -129,7 +177,7 @@ class Study:
         return cls(title=str(data.get("title", source)), runs=runs, pictures=pictures)
 
     def limited(self, replications: int | None) -> Study:
-        """The same with at most so many replications a cell."""
+        """The same study with at most so many replications per cell."""
         if replications is None:
             return self
         most = positive_int("replications", replications)
@@ -144,7 +192,7 @@ class Study:
 
 
 def check_name(what: str, name: str) -> None:
-    """Refuse a name that cannot be that of a file."""
+    """Refuse a name that cannot be a file name."""
     if not STUDY_NAME.fullmatch(name):
         raise InvalidInput(f"{what} needs a name of letters, digits, dots, dashes and spaces: it becomes a file.")
 
@@ -207,7 +255,7 @@ def load_toml(path: str | PathLike[str]) -> dict[str, Any]:
         raise InvalidInput(f"{target} is not a TOML file: {problem}.") from None
 
 
-def _scale_known(data: Mapping[str, Any], scale: str | None, source: str) -> None:
+def _check_scale(data: Mapping[str, Any], scale: str | None, source: str) -> None:
     if scale is None:
         return
     scales = set(_table(data, "scales", source))
@@ -224,8 +272,8 @@ def _table(data: Mapping[str, Any], name: str | None, source: str) -> dict[str, 
     return table
 
 
-def check_keys(known: Iterable[str], keys: Iterable[str], where: str) -> None:
-    """Refuse a key that nobody reads."""
+def check_keys(allowed: Iterable[str], keys: Iterable[str], where: str) -> None:
+    """Refuse an unknown key."""
     for key in keys:
-        if key not in known:
-            raise unknown(f"key in {where}", key, known)
+        if key not in allowed:
+            raise unknown(f"key in {where}", key, allowed)

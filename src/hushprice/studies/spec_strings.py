@@ -1,4 +1,4 @@
-"""Words into markets and policies: ``s1:public=0.1``, ``mle-cycle:variant=original,ridge=0.1``."""
+"""Make markets and policies from words: ``s1:public=0.1``, ``mle-cycle:variant=original,ridge=0.1``."""
 
 from __future__ import annotations
 
@@ -23,10 +23,31 @@ USUAL_DIM = 4
 
 
 def market_from(word: str, *, dim: int | None = None, horizon: int, **options: Any) -> Market:
-    """A market from a word like ``s1:public=0.1``; ``options`` are its defaults.
+    """Make a market from a word.
 
-    Without a ``dim`` it is the market's own, or 4.
+    Parameters
+    ----------
+    word : str
+        Name and options, such as ``s1:public=0.1``.
+    dim : int, optional
+        Dimension; by default the market's own, or 4.
+    horizon : int
+        Horizon T.
+    **options
+        Options, which those of the word override.
 
+    Returns
+    -------
+    Market
+        The market.
+
+    Raises
+    ------
+    InvalidInput
+        If the name or an option is unknown or invalid.
+
+    Examples
+    --------
     >>> market_from("s1:public=0.1", dim=2, horizon=100).public
     0.1
     """
@@ -44,7 +65,7 @@ def market_from(word: str, *, dim: int | None = None, horizon: int, **options: A
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """Policies, by their words, and the market they sell in."""
+    """Policies by word, and the market in which they sell."""
 
     policies: dict[str, Policy | NearTruth]
     market: Market
@@ -63,7 +84,7 @@ class Setup:
         public: float = 0.0,
         rules: Rules | None = None,
     ) -> Setup:
-        """From words, and options of the market."""
+        """The setup from words and options of the market."""
         arguments: dict[str, Any] = {key: value for key, value in (("cost", cost), ("public", public)) if value}
         arguments |= {key: value for key, value in (("family", family), ("prices", prices)) if value is not None}
         world = market_from(market, dim=dim, horizon=horizon, **arguments)
@@ -88,12 +109,12 @@ def split(word: str) -> tuple[str, dict[str, Any]]:
 
 
 def check_words(words: Iterable[str]) -> None:
-    """Refuse a policy named twice: results go by these words."""
-    seen = set()
+    """Refuse a policy that is named twice, as words are the keys of results."""
+    checked = set()
     for word in words:
-        if word in seen:
+        if word in checked:
             raise InvalidInput(f"The policy {word!r} is named twice.")
-        seen.add(word)
+        checked.add(word)
 
 
 def policies_from(words: Iterable[str], market: Market, horizon: int) -> dict[str, Policy | NearTruth]:
@@ -104,10 +125,28 @@ def policies_from(words: Iterable[str], market: Market, horizon: int) -> dict[st
 
 
 def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
-    """One policy; what the word leaves open comes from the market.
+    """Make a policy from a word.
 
-    Three values are worked out: ``sqrt(d)``, the centre ``truth`` (an oracle, as in the paper's simulations) and the
-    centre ``near-truth``, drawn from the unit ball around it anew in each replication (as in its auto loan study).
+    Parameters
+    ----------
+    word : str
+        Name and options. Three values are computed: ``sqrt(d)``; the centre ``truth``, an oracle as in the paper's
+        simulations; and the centre ``near-truth``, drawn in each replication from the unit ball around the truth, as in
+        the paper's auto loan study.
+    market : Market
+        Market that supplies the options which the word does not set.
+    horizon : int
+        Horizon T.
+
+    Returns
+    -------
+    Policy or NearTruth
+        The policy.
+
+    Raises
+    ------
+    InvalidInput
+        If the name or an option is unknown or invalid.
     """
     name, options = split(word)
     cls = policies.get(name)
@@ -143,15 +182,16 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
 
 
 def options_of(cls: type[Policy]) -> list[str]:
-    """The options of a policy that are its own, not the market's."""
+    """The options of a policy that do not come from the market."""
     others = ("family", "dim", "prices", "cost", "rules", "theta", *(["ridge"] if cls.private else []))
     return [f.name for f in fields(cls) if f.name not in others]
 
 
 def load_policies(file: Path | None) -> None:
-    """Run a Python file, if there is one, so that the policies and markets it registers can be named.
+    """Run a Python file, if one is named, so that words can name the policies and markets that it registers.
 
-    The module is not left in ``sys.modules``, so that workers, who could not import it, get its classes by value.
+    The module is removed from ``sys.modules``, so that its classes are pickled by value for workers, which could not
+    import it.
     """
     if file is None:
         return
@@ -164,7 +204,7 @@ def load_policies(file: Path | None) -> None:
     sys.modules[spec.name] = module
     folder = str(file.resolve().parent)
     if folder not in sys.path:
-        sys.path.append(folder)  # for modules beside it, here and in workers, who take this path over
+        sys.path.append(folder)  # for modules beside it, here and in workers, which inherit this path
     try:
         spec.loader.exec_module(module)
     except Exception as problem:
@@ -175,13 +215,13 @@ def load_policies(file: Path | None) -> None:
 
 
 _OWN = ("hushprice", "builtins", "abc", "typing")
-_loaded: dict[str, str] = {}  # the code behind a loaded module, as a hash
+_loaded: dict[str, str] = {}  # hashes of the code of loaded modules
 
 
 def source_of(*things: Any) -> str:
     """A hash of the code of classes and functions from outside the package; empty if there are none.
 
-    Of a file that was loaded, that is all of it and of the files beside it that it imports.
+    For a loaded file, the hash covers the whole file and the files beside it that it imports.
     """
     parts = [part for thing in things for part in getattr(thing, "__mro__", (thing,))]
     foreign = [part for part in parts if part.__module__.partition(".")[0] not in _OWN]
@@ -200,7 +240,7 @@ def _text(part: Any) -> str:
 
 
 def _beside(file: Path) -> str:
-    """A hash of a file and of the modules beside it that are in use."""
+    """A hash of a file and of the imported modules beside it."""
     others = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     near = sorted({Path(other).resolve() for other in others if other} - {file.resolve()})
     texts = [file.read_bytes(), *(other.read_bytes() for other in near if _is_near(other, file))]

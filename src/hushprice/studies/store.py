@@ -1,11 +1,11 @@
-"""Results stored in Parquet files, one folder per cell, addressed by what the cell's numbers depend on.
+"""Store results in Parquet files, one folder per cell, addressed by everything that the cell's numbers depend on.
 
     store/3f/3f9c.../0-49.parquet       replications 0 to 49: one row each, with the regret path
     store/3f/3f9c.../50-99.parquet
 
-The address is a hash of the policy's configuration, the market, the horizon and the seed, so a changed parameter has
-another address and an unchanged one is found again. Files are written whole or not at all and never changed; those of a
-finished cell are joined into one.
+The address is a hash of the policy's configuration, the market, the horizon and the seed. A cell with the same
+parameters reuses its results; a changed parameter has another address. Files are written atomically and never changed;
+those of a finished cell are joined into one.
 """
 
 from __future__ import annotations
@@ -37,26 +37,37 @@ Outcomes = dict[int, Outcome]
 
 
 class Store:
-    """A folder of results."""
+    """A folder of results.
+
+    Parameters
+    ----------
+    folder : path
+        The folder; it is created if necessary.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder cannot be created.
+    """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         self.folder = Path(folder)
-        self.damaged: list[Path] = []  # files that could not be read; what they held is computed again
-        self._revisions: dict[str, set[str]] = {}  # of the results read, by cell
+        self.damaged: list[Path] = []  # unreadable files; their results are computed again
+        self._revisions: dict[str, set[str]] = {}  # versions of the results read, by cell
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise InvalidInput(f"The results cannot be kept in {self.folder}: {problem.strerror}.") from None
 
     def read(self, cell: Cell) -> Outcomes:
-        """The replications there are, by their number."""
+        """The stored replications by number."""
         stored: Outcomes = {}
         for outcomes in self._parts(cell).values():
             stored |= outcomes
         return stored
 
     def _parts(self, cell: Cell, *, again: int = 3) -> dict[Path, Outcomes]:
-        """What each file of a cell holds, but for those that are damaged."""
+        """The replications in each file of a cell, except damaged files."""
         parts = {}
         for file in self._files(cell):
             try:
@@ -71,9 +82,19 @@ class Store:
         return parts
 
     def result(self, cell: Cell, *, partial: bool = False) -> Result | None:
-        """The replications that are wanted, or None while one is missing.
+        """The result of a cell.
 
-        With ``partial``, those there are from the first on, if there are two.
+        Parameters
+        ----------
+        cell : Cell
+            The cell.
+        partial : bool
+            Whether an incomplete result is returned if it has at least the first two replications.
+
+        Returns
+        -------
+        Result or None
+            The result; None if replications are missing.
         """
         stored = self.read(cell)
         count = 0
@@ -84,14 +105,14 @@ class Store:
         return Result.of([stored[i] for i in range(count)], cell.work)
 
     def write(self, cell: Cell, outcomes: Outcomes) -> None:
-        """Keep some replications of a cell; when none is missing any more, its files become one."""
+        """Store replications of a cell; when it is complete, its files are joined into one."""
         _write(self._place(cell), cell, outcomes, {revision()})
         files = self._files(cell)
         if len(files) > 1 and sum(_span(file) for file in files) >= cell.replications:
             self._join(cell)
 
     def _join(self, cell: Cell) -> None:
-        """One file of replications 0, 1, ... up to the first that is missing, if those wanted are all there."""
+        """Join replications 0, 1, ... up to the first missing one in one file, if the cell is complete."""
         parts = self._parts(cell)
         everything = {i: outcome for outcomes in parts.values() for i, outcome in outcomes.items()}
         whole: Outcomes = {}
@@ -108,7 +129,7 @@ class Store:
                 file.unlink(missing_ok=True)
 
     def revisions(self, cells: Iterable[Cell]) -> list[str]:
-        """The versions of hushprice the results read of these cells were made with."""
+        """The versions of hushprice that made the results read of these cells."""
         return sorted({made_by for cell in cells for made_by in self._revisions.get(cell.key, ())})
 
     def _place(self, cell: Cell) -> Path:
@@ -127,13 +148,13 @@ def _ends(file: Path) -> tuple[int, int]:
 
 
 def _span(file: Path) -> int:
-    """How many replications a file may hold."""
+    """The number of replications that a file can hold, by its name."""
     first, last = _ends(file)
     return last - first + 1
 
 
 def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, list[str]]:
-    """What a file holds, and what made it; a ValueError if it is not of this cell or not whole."""
+    """The replications in a file and the versions that made them; raises ValueError if the file is invalid."""
     table = pq.read_table(file, page_checksum_verification=True)
     metadata = json.loads((table.schema.metadata or {})[b"hushprice"])
     if metadata["key"] != cell.key:
@@ -157,7 +178,7 @@ def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, list[str]]:
 
 
 def _write(folder: Path, cell: Cell, outcomes: Mapping[int, Outcome], revisions: set[str]) -> Path:
-    """One Parquet file, written aside and moved into place."""
+    """Write one Parquet file under a temporary name and rename it."""
     order = sorted(outcomes)
     columns = {"replication": order, **{name: [getattr(outcomes[i], name) for i in order] for name in OUTCOME_COLUMNS}}
     columns["path"] = [outcomes[i].path for i in order]
@@ -177,7 +198,7 @@ def _write(folder: Path, cell: Cell, outcomes: Mapping[int, Outcome], revisions:
 
 @cache
 def revision() -> str:
-    """The version, with the commit when hushprice runs from its own repository."""
+    """The version; in the repository of hushprice, with the commit."""
     here = Path(__file__).resolve().parents[3]
     if not (here / ".git").exists():
         return __version__
