@@ -1,4 +1,4 @@
-"""What people type: ``hushprice demo | fit | twin | plan | evaluate | simulate | compare | serve | ...``.
+"""The commands: ``hushprice demo | fit | twin | plan | evaluate | simulate | compare | serve | ...``.
 
 A command's module is imported when the command is called: a server needs no Matplotlib, and answers come sooner.
 """
@@ -37,7 +37,7 @@ COMMANDS = {  # name: module and function, or its Typer application where it has
 
 
 class Commands(TyperGroup):
-    """The commands of :data:`COMMANDS`, each imported when it is asked for."""
+    """The commands of :data:`COMMANDS`, each imported at its first use."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

@@ -20,7 +20,7 @@ from hushprice.simulation import Comparison, Scaling, csv_text
 
 
 class Output(Enum):
-    """How results are printed."""
+    """The format of printed results."""
 
     TABLE = "table"
     JSON = "json"
@@ -28,7 +28,7 @@ class Output(Enum):
 
     @classmethod
     def choose(cls, json: bool, csv: bool) -> Output:
-        """From the two flags."""
+        """The format that the two flags choose."""
         if json and csv:
             raise InvalidInput("Choose one of --json and --csv.")
         return cls.JSON if json else cls.CSV if csv else cls.TABLE
@@ -38,14 +38,14 @@ class Output(Enum):
 def progress_bar(
     console: Console, total: int, *, doing: str = "simulating", things: str = "replications"
 ) -> Iterator[Callable[[int], None]]:
-    """A bar over replications or other things; the function it gives is called with how many more are done."""
+    """A progress bar; call the function that it yields with the number of newly finished items."""
     with counting_bar(console, doing, things) as bar:
         task = bar.add_task("", total=total)
         yield lambda n: bar.advance(task, n)
 
 
 def counting_bar(console: Console, doing: str, things: str) -> Progress:
-    """What is done, how many things of how many, and the time left."""
+    """The columns of a progress bar: description, count and remaining time."""
     columns = (
         TextColumn(doing),
         BarColumn(bar_width=None),
@@ -98,7 +98,7 @@ SPARE_COLUMNS = (
     "explored",
     "revenue",
     "99% interval",
-)  # left out in this order when the screen is narrow
+)  # omitted in this order on a narrow screen
 
 
 def _table(results: Comparison, width: int) -> Table:
@@ -128,7 +128,7 @@ def _table(results: Comparison, width: int) -> Table:
 
 
 def _broken(label: str) -> str:
-    """A policy's word on several lines, broken where its options begin."""
+    """A policy's word with a line break before each option."""
     return escape(broken(label, indent="  "))
 
 
@@ -148,12 +148,12 @@ SEVERITY_COLOURS = {"stop": "bold red", "warning": "yellow", "note": "dim"}
 
 
 def show_findings(console: Console, findings: Iterable[Finding]) -> None:
-    """What to be careful about, coloured by how much."""
+    """Print findings, coloured by severity."""
     for finding in findings:
         colour = SEVERITY_COLOURS[finding.severity]
         console.print(f"[{colour}]{finding.severity}[/{colour}] {escape(finding.text)}", highlight=False)
 
 
 def amount(value: float) -> str:
-    """Money with four digits or so."""
+    """Money with about four digits."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}"

@@ -1,4 +1,4 @@
-"""What needs more packages than hushprice brings along says so."""
+"""Check for optional packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hushprice.errors import InvalidInput
 
 @contextmanager
 def needing(what: str, extra: str) -> Iterator[None]:
-    """Say what to install if a package of an extra is missing.
+    """Raise an error that says what to install if a package of an extra is missing.
 
     >>> with needing("The service", "service"):
     ...     raise ModuleNotFoundError(name="starlette")

@@ -1,4 +1,4 @@
-"""Computing the cells of a study at the terminal: an estimate first, then progress with the time left."""
+"""Compute the cells of a study at the terminal: an estimate first, then progress with the remaining time."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def number_or_column(text: str) -> float | str:
 
 
 def rules_from(file: Path | None) -> Rules | None:
-    """Business rules, if a file of them is given."""
+    """Business rules from a file; None without one."""
     return None if file is None else Rules.read(file)
 
 
 def check_where(workers: int, engine: str | None) -> None:
-    """Refuse workers and engines there cannot be, before anything is made."""
+    """Check the workers and the engine before any work."""
     workers_of(workers)
     check_engine(engine)
 
 
 def folder(path: Path) -> Path:
-    """A folder for output, made if need be."""
+    """A folder for output, created if necessary."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -70,7 +70,7 @@ def folder(path: Path) -> Path:
 
 
 def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Rows as CSV; without any, no file, not even one from before."""
+    """Write rows as CSV; without rows, remove an existing file."""
     if rows:
         write_text(path, csv_text(rows))
     else:
@@ -78,7 +78,7 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def complete(cells: Sequence[Cell], cell_results: CellResults) -> CellResults:
-    """The results, refused if a cell is missing (files may have been taken away meanwhile)."""
+    """The results; raises if a cell is missing, as files may have been removed in the meantime."""
     if len(cell_results) < len(cells):
         raise HushpriceError(
             f"{len(cells) - len(cell_results)} of {len(cells)} cells are missing. Run the same command again."
@@ -87,7 +87,7 @@ def complete(cells: Sequence[Cell], cell_results: CellResults) -> CellResults:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A text file, or a clear error."""
+    """Write a text file; raises HushpriceError if that fails."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as problem:
@@ -97,28 +97,28 @@ def write_text(path: Path, text: str) -> None:
 def compute(
     console: Console, cells: Sequence[Cell], store: Store, *, workers: int, engine: str | None, estimate: bool = False
 ) -> None:
-    """Compute what is missing of these cells, or with ``estimate`` only say how long that will take."""
-    left = [item for item in outstanding(cells, store) if item.missing]
+    """Compute the missing replications of cells, or with ``estimate`` only print the estimated time."""
+    remaining = [item for item in outstanding(cells, store) if item.missing]
     tell_damage(console, store)
-    if not left:
+    if not remaining:
         console.print("Everything is there already: nothing to compute.", highlight=False)
         return
     try:
-        if first := pilots(left):
+        if first := pilots(remaining):
             with _bar(console, "timing one replication of each", len(first), float(len(first))) as advance:
                 execute(first, store, workers=workers, engine=engine, progress=lambda n, _: advance(n, float(n)))
-            left = [item for item in outstanding(cells, store) if item.missing]
-        count, cost = sum(len(item.missing) for item in left), sum(item.cost for item in left)
+            remaining = [item for item in outstanding(cells, store) if item.missing]
+        count, cost = sum(len(item.missing) for item in remaining), sum(item.cost for item in remaining)
         where = "of computing, on a cluster" if engine else f"on {processes(workers)} idle cores"
         done = sum(cell.replications for cell in {cell.key: cell for cell in cells}.values()) - count
         wall = cost if engine else cost / processes(workers)
         console.print(
-            f"{count:,} replications of {len(left)} cells to do ({done:,} done): about {duration(wall)} {where}.",
+            f"{count:,} replications of {len(remaining)} cells to do ({done:,} done): about {duration(wall)} {where}.",
             highlight=False,
         )
-        if not estimate and left:
+        if not estimate and remaining:
             with _bar(console, "simulating", count, cost) as advance:
-                execute(left, store, workers=workers, engine=engine, progress=advance)
+                execute(remaining, store, workers=workers, engine=engine, progress=advance)
     except KeyboardInterrupt:
         console.print(
             f"\nStopped. What was done is kept in {escape(str(store.folder))}: the same command goes on from there."
@@ -127,7 +127,7 @@ def compute(
 
 
 def tell_damage(console: Console, store: Store) -> None:
-    """Name the files that could not be read."""
+    """Print the names of unreadable files."""
     for file in store.damaged:
         console.print(
             f"[yellow]{escape(str(file))} is damaged; what it held is computed again.[/yellow]", highlight=False
@@ -136,7 +136,7 @@ def tell_damage(console: Console, store: Store) -> None:
 
 @contextmanager
 def _bar(console: Console, doing: str, count: int, cost: float) -> Iterator[Callable[[int, float], None]]:
-    """A bar over seconds of computing, with the replications done and the time left."""
+    """A progress bar over seconds of computing, with finished replications and the remaining time."""
     columns = (
         TextColumn(doing),
         BarColumn(bar_width=None),

@@ -66,8 +66,8 @@ def audit(
 
 def _mechanism(name: str, epsilon: float, delta: float, dim: int) -> privacy.Mechanism:
     options: dict[str, Any] = {"epsilon": epsilon, "clip": 1.0, "dim": dim, "delta": delta}
-    known = {f.name for f in dataclasses.fields(privacy.get(name)) if f.init}  # type: ignore[arg-type]
-    return privacy.build(name, **{key: value for key, value in options.items() if key in known})
+    fields = {f.name for f in dataclasses.fields(privacy.get(name)) if f.init}  # type: ignore[arg-type]
+    return privacy.build(name, **{key: value for key, value in options.items() if key in fields})
 
 
 def show_audits(console: Console, results: Sequence[tuple[Audit, bool]], output: Output) -> None:

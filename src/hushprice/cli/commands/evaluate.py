@@ -118,9 +118,9 @@ def show(console: Console, result: Evaluation, *, title: str) -> None:
     for row in rows:
         table.add_row(*row)
     console.print(table)
-    left = "".join(f"; {reason}: {count:,}" for reason, count in result.left_out.items())
+    excluded = "".join(f"; {reason}: {count:,}" for reason, count in result.left_out.items())
     console.print(
-        f"{result.used:,} of {result.rows:,} rows used ({result.propensities}){escape(left)}.", highlight=False
+        f"{result.used:,} of {result.rows:,} rows used ({result.propensities}){escape(excluded)}.", highlight=False
     )
     if result.bandwidth:
         several = ", ".join(

@@ -243,7 +243,7 @@ def _bar(console: Console) -> Iterator[Callable[[str, int], None]]:
         def advance(doing: str, rows: int) -> None:
             nonlocal total
             total = max(total, rows)
-            known = None if doing == "survey" else total
-            bar.update(task, description=doing, completed=rows, total=known)
+            total_rows = None if doing == "survey" else total
+            bar.update(task, description=doing, completed=rows, total=total_rows)
 
         yield advance

@@ -31,20 +31,20 @@ def list_command(
     others: tuple[Mapping[str, Any], ...] = (markets.REGISTRY, privacy.REGISTRY)
     for registry in others:
         if name is not None and name in registry:
-            console.print(_told(name, registry[name]), highlight=False)
+            console.print(_description(name, registry[name]), highlight=False)
             if registry is privacy.REGISTRY:
-                known = [f.name for f in dataclasses.fields(registry[name]) if f.init]
-                console.print(f"  takes {', '.join(known)}", highlight=False)
+                takes = [f.name for f in dataclasses.fields(registry[name]) if f.init]
+                console.print(f"  takes {', '.join(takes)}", highlight=False)
             else:
                 console.print(f"  takes {', '.join(markets.options_of(registry[name]))}", highlight=False)
             return
     if name is not None:
         if name not in policies.REGISTRY:
-            raise unknown("policy, market or mechanism", name, [known for _, names in _KINDS for known in names])
+            raise unknown("policy, market or mechanism", name, [one for _, names in _KINDS for one in names])
         cls = policies.get(name)
-        console.print(_told(name, cls), highlight=False)
+        console.print(_description(name, cls), highlight=False)
         if cls.private:
-            console.print(_told("All private policies", policies.PrivatePolicy), highlight=False)
+            console.print(_description("All private policies", policies.PrivatePolicy), highlight=False)
         defaults = {f.name: f.default for f in dataclasses.fields(cls)}
         for option in options_of(cls):
             missing = defaults[option] is dataclasses.MISSING
@@ -67,7 +67,7 @@ _KINDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 
 
-def _told(name: str, thing: Any) -> str:
+def _description(name: str, thing: Any) -> str:
     """The docstring of a policy or market, without its examples. Prose is wrapped by the screen, sections are not."""
     text = re.split(r"\n\n(?:Examples\n-|>>>)", inspect.getdoc(thing) or "")[0].replace("``", "")
     section = re.compile(r"^-+$", re.MULTILINE)

@@ -36,9 +36,9 @@ def live(
         from hushprice.service.http.server import patience
         from hushprice.service.settings import Settings
     with tempfile.TemporaryDirectory(prefix="hushprice-demo-") as folder, _stopping() as stop:
-        secrets, known = shop.keys()
+        secrets, keys = shop.keys()
         where = f"sqlite:///{Path(folder) / 'demo.db'}" if database is None else database
-        settings = Settings(database=where, host=host, keys=known, log_format="none").with_shop()
+        settings = Settings(database=where, host=host, keys=keys, log_format="none").with_shop()
         with patience(_say) as ready, shop.running(settings, shop.definitions(), port=port, stop=stop) as url:
             ready()
             crowd = shop.Crowd(url, device_key=secrets["device"], seller_key=secrets["seller"], rate=rate, seed=seed)

@@ -114,8 +114,8 @@ def run(
     if estimate:
         _tell_costs(console, paper, names, results_store, workers)
         return
-    found = {cell.key: result for cell, result in complete(cells, results(cells, results_store))}
-    made = [paper.make(item, [(cell, found[cell.key]) for cell in paper.cells(item)]) for item in items]
+    by_key = {cell.key: result for cell, result in complete(cells, results(cells, results_store))}
+    made = [paper.make(item, [(cell, by_key[cell.key]) for cell in paper.cells(item)]) for item in items]
     for one in made:
         _write(one, place)
     verdicts = [verdict for one in made for verdict in one.verdicts]
@@ -160,9 +160,9 @@ def report_command(
         )
     place = folder(out / f"paper-{scale.value}")
     results_store = Store(where)
-    found = {cell.key: result for cell, result in results(paper.cells(*items), results_store, partial=True)}
+    by_key = {cell.key: result for cell, result in results(paper.cells(*items), results_store, partial=True)}
     made = [
-        paper.make(item, [(cell, found[cell.key]) for cell in paper.cells(item) if cell.key in found], partial=True)
+        paper.make(item, [(cell, by_key[cell.key]) for cell in paper.cells(item) if cell.key in by_key], partial=True)
         for item in items
     ]
     command = " ".join(["hushprice paper run", *(names or ["all"]), "--scale", scale.value])
@@ -226,29 +226,29 @@ def _show(console: Console, paper: Paper, made: Sequence[Made]) -> None:
 
 
 def _tell_costs(console: Console, paper: Paper, names: Sequence[str], store: Store, workers: int) -> None:
-    """What each item takes in all and has left, on the cores of this machine."""
+    """Print the total and the remaining time of each item on the cores of this machine."""
     table = Table(title=f"On {processes(workers)} processes, scale {paper.scale}", title_justify="left")
     for heading in ("item", "cells", "replications", "in all", "left"):
         table.add_column(heading, justify="left" if heading == "item" else "right")
-    seen: dict[str, tuple[float, float]] = {}
+    all_costs: dict[str, tuple[float, float]] = {}
     for item in paper.chosen(names):
         cells = paper.cells(item)
         if not cells:
             continue
         costs = _costs(cells, outstanding(cells, store), workers)
-        seen |= costs
+        all_costs |= costs
         whole, rest = (sum(pair[k] for pair in costs.values()) for k in (0, 1))
         count = sum(cell.replications for cell in cells)
         table.add_row(item.name, str(len(cells)), f"{count:,}", duration(whole), duration(rest))
-    whole, rest = (sum(pair[k] for pair in seen.values()) for k in (0, 1))
-    table.add_row("together, shared cells once", str(len(seen)), "", duration(whole), duration(rest), style="bold")
+    whole, rest = (sum(pair[k] for pair in all_costs.values()) for k in (0, 1))
+    table.add_row("together, shared cells once", str(len(all_costs)), "", duration(whole), duration(rest), style="bold")
     console.print(table)
 
 
-def _costs(cells: Sequence[Cell], left: Sequence[Remaining], workers: int) -> dict[str, tuple[float, float]]:
-    """(seconds in all, seconds left) of each cell, by its address."""
-    known = {item.cell.key: item for item in left}
+def _costs(cells: Sequence[Cell], remaining: Sequence[Remaining], workers: int) -> dict[str, tuple[float, float]]:
+    """(total seconds, remaining seconds) of each cell, by its address."""
+    by_key = {item.cell.key: item for item in remaining}
     many = processes(workers)
     return {
-        cell.key: (cell.replications * known[cell.key].seconds / many, known[cell.key].cost / many) for cell in cells
+        cell.key: (cell.replications * by_key[cell.key].seconds / many, by_key[cell.key].cost / many) for cell in cells
     }

@@ -168,7 +168,7 @@ def scaling(
         )
         return setup.policies[word], setup.market
 
-    for word in policy:  # a mistake in any of them is told before work begins
+    for word in policy:  # check all of them before work begins
         for d in grid["dims"]:
             cell(word, d, grid["horizons"][0])
     powers = {word: theory.log_power(word.partition(":")[0]) if offset is None else offset for word in policy}
