@@ -17,7 +17,17 @@ from hushprice.device.coin import fair_coin
 from hushprice.kernels import quote, special
 from hushprice.kernels.score import score
 from hushprice.privacy.gaussian import Gaussian
-from protocol.session_vectors import FAMILIES, LADDER, PHASES, Draws, own_prices, refused, sessions
+from protocol.session_vectors import (
+    FAMILIES,
+    LADDER,
+    LATER,
+    PHASES,
+    Draws,
+    later_sessions,
+    own_prices,
+    refused,
+    sessions,
+)
 
 
 def device_vectors() -> dict[str, Any]:
@@ -34,17 +44,22 @@ def device_vectors() -> dict[str, Any]:
             {"family": family.name, "eta": eta, "value": family.mean(eta)}
             for family in FAMILIES
             for eta in (*_exponents()[:12], *Draws(11).vector(12, -8.0, 8.0))
+        ]
+        + [
+            {"family": family.name, "eta": eta, "value": family.mean(eta)}
+            for family in LATER
+            for eta in (*_exponents()[:12], *Draws(1100).vector(24, -8.0, 8.0), *Draws(1101).vector(12, -45.0, 45.0))
         ],
-        "best_price": list(_best_prices()),
-        "score": list(_scores()),
+        "best_price": [*_best_prices(FAMILIES, 5), *_best_prices(LATER, 500)],
+        "score": [*_scores(FAMILIES, 6), *_cut_scores(), *_scores(LATER, 600)],
         "coin": [
             {"epsilon": e, "inside": m, "outside": k, "coin": f"{fair_coin(e, inside=m, outside=k):016x}"}
             for e in (1e-6, 0.01, 1.0 / 3.0, 0.7, 1.5, 3.0, 5.5, 10.0, 17.25, 30.0)
             for m, k in ((1, 1), (2, 6), (3, 61), (7, 2041), (1024, 1024))
         ],
         "gaussian": list(_noise_levels()),
-        "quote_on_terms": list(_quotes()),
-        "sessions": list(sessions()),
+        "quote_on_terms": [*_quotes(FAMILIES, 8), *_quotes(LATER, 800)],
+        "sessions": [*sessions(), *later_sessions()],
         "own_price": list(own_prices()),
         "refused": list(refused()),
     }
@@ -82,8 +97,8 @@ def _omega(x: float) -> float:
     return float(value[0])
 
 
-def _best_prices() -> Iterator[dict[str, Any]]:
-    draws = Draws(5)
+def _best_prices(families: tuple[Family, ...], seed: int) -> Iterator[dict[str, Any]]:
+    draws = Draws(seed)
     given = [
         (1.0, 0.0, 0.0),  # demand that does not depend on the price
         (1.0, -0.5, 0.0),
@@ -97,20 +112,23 @@ def _best_prices() -> Iterator[dict[str, Any]]:
         (1.0, 1e-12, 0.0),  # above it
         (0.0, 5e-324, 1.0),
     ]
-    for family in FAMILIES:
+    for family in families:
         random = [(draws.number(-2, 4), draws.number(-0.2, 2), draws.number(0, 2)) for _ in range(20)]
         for a, b, cost in given + random:
             price = family.optimal_price(a, b, (1.0, 5.0), cost=cost)
             yield {"family": family.name, "a": a, "b": b, "cost": cost, "low": 1.0, "high": 5.0, "price": price}
 
 
-def _scores() -> Iterator[dict[str, Any]]:
-    draws = Draws(6)
-    for family in FAMILIES:
+def _scores(families: tuple[Family, ...], seed: int) -> Iterator[dict[str, Any]]:
+    draws = Draws(seed)
+    for family in families:
         for d in (1, 3, 6):
             for shift, factor in ((0.0, 1.0), (3.0, 0.8660254037844386)):
                 theta, z = draws.vector(2 * d, -1.0, 1.0), draws.vector(d, -2.0, 2.0)
                 yield _score(family, theta, z, draws.number(1.0, 5.0), float(draws.word() & 1), shift, factor)
+
+
+def _cut_scores() -> Iterator[dict[str, Any]]:
     yield _score(Poisson(), [1e4, 0.0], [1.0], 2.0, 3.0, 3.0, 0.5)  # a residual that is cut
     yield _score(Linear(), [1e12, -1e12], [1e12], 5.0, -1e90, 0.0, 1.0)
 
@@ -137,9 +155,9 @@ def _noise_levels() -> Iterator[dict[str, Any]]:
             yield {"epsilon": epsilon, "delta": delta, "clip": clip, "dim": dim, "sd": factor * sd, "holds": holds}
 
 
-def _quotes() -> Iterator[dict[str, Any]]:
-    draws = Draws(8)
-    for family in FAMILIES:
+def _quotes(families: tuple[Family, ...], seed: int) -> Iterator[dict[str, Any]]:
+    draws = Draws(seed)
+    for family in families:
         for phase, code in PHASES.items():
             for ladder in ((), LADDER):
                 for low, high in ((1.0, 5.0), (1.5, 3.0), (2.75, 2.75)):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.demand import FAMILIES as REGISTERED
 from hushprice.demand import Family, Linear, Logistic, Poisson
 from hushprice.kernels import glm, phases, quote
 from hushprice.kernels.report import report_rows
@@ -20,6 +21,8 @@ from hushprice.privacy.mechanism import Mechanism, VectorMechanism
 from hushprice.privacy.wire import Report
 
 FAMILIES: tuple[Family, ...] = (Logistic(), Linear(), Poisson())
+# Families that came later have draws of their own behind these, so that the vectors before them stay as they are.
+LATER = tuple(family() for family in REGISTERED.values() if family() not in FAMILIES)
 PHASES = {"explore": phases.EXPLORE, "exploit": phases.EXPLOIT, "fixed": phases.FIXED}
 LADDER = (1.25, 1.5, 2.0, 2.75, 3.0, 4.5)
 
@@ -40,15 +43,27 @@ class Draws:
         return [self.number(low, high) for _ in range(n)]
 
 
-def sessions() -> Iterator[dict[str, Any]]:
-    """A published document and a few customers under it, for all mechanisms, families and phases."""
-    mechanisms: tuple[VectorMechanism, ...] = (
+def _mechanisms() -> tuple[VectorMechanism, ...]:
+    return (
         L2Ball(epsilon=2.0, clip=4.0, dim=6),
         PrivUnit(epsilon=4.0, clip=4.0, dim=6),
         PrivUnit(epsilon=0.5, clip=30.0, dim=6, pairs=3),
         Gaussian(epsilon=1.0, delta=1e-3, clip=4.0, dim=6),
     )
-    draws = Draws(9)
+
+
+def later_sessions() -> Iterator[dict[str, Any]]:
+    """As :func:`sessions`, for families that came later."""
+    for family in LATER:
+        draws = Draws(900 + family.code)
+        for version, (mechanism, phase) in enumerate(((m, p) for m in _mechanisms() for p in PHASES), start=300):
+            document = published(mechanism, family, phase, version, draws.vector(6, -0.3, 0.9))
+            yield {"params": document, "customers": [_customer(document, mechanism, family, draws) for _ in range(3)]}
+
+
+def sessions() -> Iterator[dict[str, Any]]:
+    """A published document and a few customers under it, for all mechanisms, families and phases."""
+    mechanisms, draws = _mechanisms(), Draws(9)
     for version, (mechanism, family) in enumerate((m, f) for m in mechanisms for f in FAMILIES):
         for phase in PHASES:
             told = published(mechanism, family, phase, version, draws.vector(6, -0.3, 0.9))
@@ -102,11 +117,12 @@ def _customer(document: dict[str, Any], mechanism: Mechanism, family: Family, dr
     exploring = document["phase"] == "explore"
     words = [draws.word() for _ in range(exploring + mechanism.words * document["learn"])]
     price = _price(document, family, z, segment, cost, (words[0] >> 11) * 2.0**-53 if exploring else 0.0)
-    y = {"linear": draws.number(-1.0, 3.0), "logistic": float(draws.word() & 1), "poisson": float(draws.word() % 5)}
-    report = _report(document, mechanism, family, z, price, y[family.name], words[exploring:])
+    some = {"real": draws.number(-1.0, 3.0), "binary": float(draws.word() & 1), "counts": float(draws.word() % 5)}
+    y = some[family.outcomes]
+    report = _report(document, mechanism, family, z, price, y, words[exploring:])
     return {
         "z": z, "segment": segment, "cost": cost, "words": [f"{word:016x}" for word in words],
-        "price": price, "experiment": exploring, "y": y[family.name], "report": report if document["learn"] else None,
+        "price": price, "experiment": exploring, "y": y, "report": report if document["learn"] else None,
     }  # fmt: skip
 
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
         service,
         theory,
     )
-    from hushprice.demand import Family, Linear, Logistic, Poisson, Rules
+    from hushprice.demand import Family, Rules
+    from hushprice.demand.families import *  # noqa: F403 - every family of that file
     from hushprice.evaluation.evaluate import evaluate
     from hushprice.evaluation.result import Evaluation
     from hushprice.fitting import DemandModel, fit
@@ -46,7 +47,7 @@ _MODULES = (
     "service", "theory",
 )  # fmt: skip
 _HOMES = {
-    "demand": ("Family", "Linear", "Logistic", "Poisson", "Rules"),
+    "demand": ("Family", "Rules"),
     "evaluation": ("Evaluation", "evaluate"),
     "fitting": ("DemandModel", "fit"),
     "markets": ("Market",),
@@ -67,11 +68,13 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"hushprice.{_HOME[name]}"), name)
         globals()[name] = value
         return value
+    if name[:1].isupper() and name in (families := import_module("hushprice.demand.families")).__all__:
+        return getattr(families, name)
     raise AttributeError(f"module 'hushprice' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*__all__, *import_module("hushprice.demand.families").__all__])
 
 
 __all__ = [
@@ -84,11 +87,8 @@ __all__ = [
     "HushpriceError",
     "InvalidInput",
     "LedgerError",
-    "Linear",
-    "Logistic",
     "Market",
     "NoMLE",
-    "Poisson",
     "Pricer",
     "Result",
     "Rules",

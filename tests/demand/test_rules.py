@@ -197,9 +197,9 @@ def test_an_offer_says_how_likely_its_price_was() -> None:
 @pytest.mark.parametrize("cost", [0.1, 3.0])
 @pytest.mark.parametrize("b", [0.8, -1.5])
 def test_the_ends_of_the_range_are_sampled_as_often_as_is_said(family: str, cost: float, b: float) -> None:
-    code, rng = as_family(family).code, np.random.default_rng(3)
+    demand, rng = as_family(family), np.random.default_rng(3)
     facts: dict[str, Any] = {"spread_a": 0.7, "spread_b": 0.9, "cost": cost, "low": 0.4, "high": 2.5}
-    sampled = Sampled(code=code, a=1.0, b=b, vertex=1.4, **facts)
+    sampled = Sampled(family=demand, a=1.0, b=b, vertex=1.4, **facts)
     along = 0.9 * rng.standard_normal(40_000)
     prices = as_family(family).optimal_price(
         1.0 + 1.4 * along + 0.7 * rng.standard_normal(40_000), b + along, (0.4, 2.5), cost=cost
@@ -213,7 +213,7 @@ def test_the_ends_of_the_range_are_sampled_as_often_as_is_said(family: str, cost
 @pytest.mark.parametrize("spread_a", [0.002, 0.05, 0.5, 2.0])
 def test_the_distribution_of_a_sampled_price_adds_up(family: str, spread_a: float) -> None:
     sampled = Sampled(
-        code=as_family(family).code, a=1.0, b=0.8, vertex=1.4, spread_a=spread_a, spread_b=0.3, cost=0.1,
+        family=as_family(family), a=1.0, b=0.8, vertex=1.4, spread_a=spread_a, spread_b=0.3, cost=0.1,
         low=0.4, high=2.5,
     )  # fmt: skip
     ends = sampled.propensity(0.4, np.empty(0))[0] + sampled.propensity(2.5, np.empty(0))[0]

@@ -277,7 +277,7 @@ def test_separability_agrees_with_one_linear_program(seed: int, monkeypatch: pyt
     design = Design.of(look(data, features=["a", "b"]), sensitive=np.array([True, False, False]))
     x, y, _ = dense(design)
     x[:, 3] = (x[:, 3] + design.centre) / design.spread
-    assert separable(design, hp.Logistic.code) == brute(x, y) == (seed % 3 == 0 or brute(x, y))
+    assert separable(design, hp.Logistic()) == brute(x, y) == (seed % 3 == 0 or brute(x, y))
     assert stream_fit(design, "logistic").separable == brute(x, y)
 
 
@@ -400,7 +400,7 @@ def test_contradictions_are_the_worst_of_all_batches(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("hushprice.fitting.passes.design.rows_for", lambda width: 100)
     monkeypatch.setattr(separation, "_JOIN", 40)
     design = Design.of(look(log("logistic", gaps=False)))
-    signs = separation._Signs.of(design, hp.Logistic.code)
+    signs = separation._Signs.of(design, hp.Logistic())
     v = np.random.default_rng(1).normal(size=signs.aim.size)
     worst = separation._contradictions(design, signs, v)
     assert worst.shape == (40, v.size)

@@ -8,6 +8,7 @@
 ...     check(policy)
 """
 
+from hushprice.checks.families import check_family_complete, family_gaps
 from hushprice.checks.live import HORIZON, LiveLoop, run_batch, world_for
 from hushprice.checks.mechanisms import mechanism_checks
 from hushprice.checks.policies import (
@@ -27,6 +28,7 @@ __all__ = [
     "LiveLoop",
     "PolicyCheck",
     "check_batch_equals_live",
+    "check_family_complete",
     "check_market_draws",
     "check_prices_in_range",
     "check_private_server_sees_no_raw_data",
@@ -34,6 +36,7 @@ __all__ = [
     "check_rules_are_met",
     "check_service",
     "family_checks",
+    "family_gaps",
     "market_checks",
     "mechanism_checks",
     "numbers_in",

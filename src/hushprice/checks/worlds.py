@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hushprice.checks.families import check_family_complete
 from hushprice.demand import Family
 from hushprice.markets import Market
 
@@ -17,7 +18,7 @@ def market_checks() -> list[Callable[[Market], None]]:
 
 def family_checks() -> list[Callable[[Family], None]]:
     """The checks for a demand family."""
-    return [check_family_derivatives, check_family_optimal_price, check_family_sampling]
+    return [check_family_complete, check_family_derivatives, check_family_optimal_price, check_family_sampling]
 
 
 def check_market_draws(market: Market) -> None:

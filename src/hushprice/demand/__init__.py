@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from hushprice.demand.families import Family, Linear, Logistic, Poisson
+from hushprice.demand import families
+from hushprice.demand.families import *  # noqa: F403 - every family of that file
+from hushprice.demand.family import DOMAINS, FAMILIES, BinaryFamily, Family, missing_parts, register
 from hushprice.demand.rules import Rules, Segments, Terms, fresh
 from hushprice.errors import InvalidInput, unknown
-
-FAMILIES: dict[str, type[Family]] = {cls.name: cls for cls in (Linear, Logistic, Poisson)}
 
 
 def as_family(value: Any) -> Family:
@@ -33,6 +33,7 @@ def as_family(value: Any) -> Family:
 def family_config(family: Family) -> dict[str, Any]:
     """A family as plain data; :func:`family_from` reads it back.
 
+    >>> from hushprice.demand import Linear
     >>> family_config(Linear(sigma=2.0))
     {'name': 'linear', 'sigma': 2.0}
     """
@@ -58,6 +59,7 @@ def family_from(config: Any) -> Family:
 
 
 __all__ = [
-    "FAMILIES", "Family", "Linear", "Logistic", "Poisson", "Rules", "Segments", "Terms", "as_family", "family_config",
-    "family_from", "fresh",
+    "DOMAINS", "FAMILIES", "BinaryFamily", "Family", "Rules", "Segments", "Terms", "as_family", "family_config",
+    "family_from", "fresh", "missing_parts", "register",
 ]  # fmt: skip
+__all__ += families.__all__

@@ -1,144 +1,24 @@
-"""The GLM families of demand.
-
-A customer with utility ``a = z.alpha`` and price sensitivity ``b = z.beta`` who is offered the price ``p`` has
-``eta = a - b p`` and buys ``y`` with mean ``psi'(eta)`` and variance proportional to ``psi''(eta)``.
-"""
+"""The families of demand that come with the package. To add one, see "A new family" in CONTRIBUTING.md."""
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
+from scipy import special
 
 from hushprice.arrays import Array
-from hushprice.errors import InvalidInput, finite, price_range
+from hushprice.demand.family import BinaryFamily, Family, Outcomes, register
+from hushprice.errors import finite
 from hushprice.kernels import LINEAR, LOGISTIC, POISSON
-from hushprice.kernels import glm as kernel
 
-Numbers = npt.ArrayLike
-
-
-def _apply(function: Any, code: int, *values: Numbers) -> Any:
-    """A kernel over scalars or arrays; floats for scalars, NaN for NaN. Overflow is part of the kernels' plan."""
-    try:
-        arrays = [np.asarray(v, dtype=np.float64) for v in values]
-        unknown = functools.reduce(np.logical_or, map(np.isnan, arrays))
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput("Demand functions take numbers, or arrays of numbers that fit together.") from None
-    with np.errstate(all="ignore"):
-        result = function(code, *arrays)
-    if np.any(unknown):
-        result = np.where(unknown, np.nan, result)
-    return float(result) if np.ndim(result) == 0 else result
+_TINY = 1e-300
+_LARGEST_LOGIT = 30.0  # beyond it a double cannot tell the mean from 0 or 1 much longer
 
 
-@dataclass(frozen=True)
-class Family:
-    """What every family offers. Each function takes scalars or arrays and broadcasts."""
-
-    name: ClassVar[str]
-    code: ClassVar[int]
-
-    @property
-    def scale(self) -> float:
-        """Standard deviation of the noise where the family has one of its own; 1 otherwise."""
-        return 1.0
-
-    def psi(self, eta: Numbers) -> Any:
-        """psi(eta), the cumulant function."""
-        return _apply(kernel.psi_ufunc, self.code, eta)
-
-    def mean(self, eta: Numbers) -> Any:
-        """psi'(eta), the expected demand."""
-        return _apply(kernel.mean_ufunc, self.code, eta)
-
-    def curvature(self, eta: Numbers) -> Any:
-        """psi''(eta)."""
-        return _apply(kernel.curvature_ufunc, self.code, eta)
-
-    def skewness(self, eta: Numbers) -> Any:
-        """psi'''(eta)."""
-        return _apply(kernel.skewness_ufunc, self.code, eta)
-
-    def loglik(self, eta: Numbers, y: Numbers) -> Any:
-        """Log-density of the outcome y, with every constant."""
-        return _apply(kernel.loglik_ufunc, self.code, self.scale, eta, y)
-
-    def quantile(self, eta: Numbers, u: Numbers) -> Any:
-        """The outcome that the uniform u stands for, by inversion of the distribution function."""
-        return _apply(kernel.draw_ufunc, self.code, self.scale, self.mean(eta), u)
-
-    def sample(self, eta: Numbers, rng: np.random.Generator) -> Any:
-        """Random outcomes, one uniform each."""
-        return self.quantile(eta, rng.random(np.shape(eta)))
-
-    def optimal_price(self, a: Numbers, b: Numbers, prices: tuple[float, float], *, cost: float = 0.0) -> Any:
-        """The price in [low, high] that maximises (p - cost) psi'(a - b p).
-
-        ========  =====================================================
-        logistic  cost + (1 + W(exp(a - b cost - 1))) / b   (Lambert W)
-        linear    (a / b + cost) / 2
-        Poisson   cost + 1 / b
-        ========  =====================================================
-
-        clipped to the range. For b <= 0 demand does not fall with the price and the better end of the range is
-        returned, which is the upper one unless the family is linear with negative demand or every price is
-        below cost.
-
-        >>> round(Logistic().optimal_price(1.0, 1.0, (0.0, 3.0)), 3)
-        1.567
-        """
-        low, high = price_range(prices)
-        cost = finite("cost", cost)
-        return _apply(kernel.best_price_ufunc, self.code, a, b, cost, low, high)
-
-    def optimal_revenue(self, a: Numbers, b: Numbers, prices: tuple[float, float], *, cost: float = 0.0) -> Any:
-        """The revenue, net of cost, at :meth:`optimal_price`."""
-        low, high = price_range(prices)
-        cost = finite("cost", cost)
-        return _apply(kernel.best_profit_ufunc, self.code, a, b, cost, low, high)
-
-    def revenue(self, p: Numbers, a: Numbers, b: Numbers, *, cost: float = 0.0) -> Any:
-        """(p - cost) psi'(a - b p)."""
-        return _apply(kernel.profit_ufunc, self.code, a, b, p, finite("cost", cost))
-
-    def largest_mean(self, eta: float) -> float:
-        """The largest |psi'| over [-eta, eta]."""
-        return abs(float(self.mean(eta)))
-
-    def residual_bound(self, mean: float, outcomes: int) -> float:
-        """A bound on |y - psi'| for expected demand up to ``mean``, that hardly any of so many outcomes exceeds.
-
-        2 (mean + sigma sqrt(log n)), sigma the standard deviation of the noise (the paper's, for its clip bound C_g).
-        """
-        return 2.0 * (mean + self.scale * math.sqrt(math.log(max(outcomes, 4))))
-
-    def check_outcome(self, y: Any) -> Array:
-        """Outcomes as floats, refused if the family cannot produce them."""
-        try:
-            if np.asarray(y).dtype.kind not in "biuf":
-                raise TypeError
-            outcomes: Array = np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidInput(f"An outcome must be a number, got {type(y).__name__}.") from None
-        if not np.isfinite(outcomes).all():
-            raise InvalidInput("An outcome must be finite, got NaN or infinity.")
-        possible = self._possible(outcomes)
-        if not possible.all():
-            wrong = outcomes.flat[np.argmin(possible)]
-            raise InvalidInput(f"{self.name} demand must be {self._domain}, got {wrong:g}.")
-        return outcomes
-
-    _domain: ClassVar[str] = "a finite number"
-
-    def _possible(self, y: Array) -> npt.NDArray[np.bool_]:
-        return np.isfinite(y)
-
-
+@register
 @dataclass(frozen=True)
 class Linear(Family):
     """Linear demand with Gaussian noise: psi(eta) = eta^2 / 2, y = a - b p + sigma N(0, 1).
@@ -149,6 +29,8 @@ class Linear(Family):
 
     name: ClassVar[str] = "linear"
     code: ClassVar[int] = LINEAR
+    outcomes: ClassVar[Outcomes] = "real"
+    estimates_scale: ClassVar[bool] = True
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
@@ -158,9 +40,32 @@ class Linear(Family):
     def scale(self) -> float:
         return self.sigma
 
+    def unit(self) -> Family:
+        return Linear()
 
+    def with_scale(self, scale: float) -> Family:
+        return Linear(sigma=scale)
+
+    def link(self, mean: float, floor: float | None = None) -> float:
+        return float(mean)
+
+    def saturated(self, y: Array) -> Array:
+        return np.asarray(self.loglik(y, y))
+
+    def signs(self, y: Array) -> Array:
+        return np.zeros(len(y))
+
+    def best_utility(self, slope: Array, price: float, cost: float) -> tuple[Array, Array]:
+        """a = b (2 p - c)."""
+        return slope * (2.0 * price - cost), 2.0 * slope
+
+    def end_utility(self, slope: Array, low: float, high: float, cost: float) -> Array:
+        return slope * (high + low - cost)
+
+
+@register
 @dataclass(frozen=True)
-class Logistic(Family):
+class Logistic(BinaryFamily):
     """A customer buys one or none: psi(eta) = log(1 + e^eta), P(y = 1) = 1 / (1 + e^(b p - a)).
 
     >>> Logistic().mean(0.0)
@@ -169,17 +74,29 @@ class Logistic(Family):
 
     name: ClassVar[str] = "logistic"
     code: ClassVar[int] = LOGISTIC
-    _domain: ClassVar[str] = "0 or 1"
 
-    def residual_bound(self, mean: float, outcomes: int) -> float:
-        """1, always."""
-        return 1.0
+    def link(self, mean: float, floor: float | None = None) -> float:
+        inside = mean if floor is None else min(max(mean, floor), 1.0 - floor)
+        return float(np.clip(special.logit(inside), -_LARGEST_LOGIT, _LARGEST_LOGIT))
 
-    def _possible(self, y: Array) -> npt.NDArray[np.bool_]:
-        possible: npt.NDArray[np.bool_] = (y == 0.0) | (y == 1.0)
-        return possible
+    def best_utility(self, slope: Array, price: float, cost: float) -> tuple[Array, Array]:
+        """a = b p + log(b (p - c) - 1), where b (p - c) > 1."""
+        room = np.maximum(slope * (price - cost) - 1.0, _TINY)
+        return slope * price + np.log(room), slope + slope / room
+
+    def least_slope(self, margin: float) -> float:
+        return 1.0 / margin
+
+    def end_utility(self, slope: Array, low: float, high: float, cost: float) -> Array:
+        ratio, width = (cost - low) / (cost - high), high - low
+        room = np.maximum(-np.expm1(np.log(ratio) + slope * width), _TINY)  # 1 - ratio e^(b (h - l))
+        return np.asarray(slope * low + np.log(room) - np.log(ratio - 1.0))
+
+    def end_slope(self, low: float, high: float, cost: float) -> float:
+        return float(-np.log((cost - low) / (cost - high)) / (high - low))
 
 
+@register
 @dataclass(frozen=True)
 class Poisson(Family):
     """A customer buys a number of units: psi(eta) = e^eta, y ~ Poisson(e^(a - b p)).
@@ -190,7 +107,8 @@ class Poisson(Family):
 
     name: ClassVar[str] = "poisson"
     code: ClassVar[int] = POISSON
-    _domain: ClassVar[str] = "a whole number of at least 0"
+    outcomes: ClassVar[Outcomes] = "counts"
+    price_depends_on_level: ClassVar[bool] = False
 
     def largest_mean(self, eta: float) -> float:
         return math.exp(eta) if eta < 700.0 else math.inf
@@ -199,6 +117,23 @@ class Poisson(Family):
         """2 (mean + sqrt(mean log n))."""
         return 2.0 * (mean + math.sqrt(mean * math.log(max(outcomes, 4))))
 
-    def _possible(self, y: Array) -> npt.NDArray[np.bool_]:
-        whole: npt.NDArray[np.bool_] = y == np.floor(y)
-        return whole & (y >= 0.0)
+    def link(self, mean: float, floor: float | None = None) -> float:
+        return float(np.log(max(mean, 1e-13 if floor is None else floor)))
+
+    def saturated(self, y: Array) -> Array:
+        return np.asarray(special.xlogy(y, y) - y - special.gammaln(y + 1.0))
+
+    def omitted(self, y: Array) -> Array:
+        return np.asarray(special.gammaln(y + 1.0))
+
+    def signs(self, y: Array) -> Array:
+        return np.asarray(-1.0 * (y == 0.0))
+
+    def end_utility(self, slope: Array, low: float, high: float, cost: float) -> Array:
+        return np.where(slope < self.end_slope(low, high, cost), np.inf, -np.inf)
+
+    def end_slope(self, low: float, high: float, cost: float) -> float:
+        return float(-np.log((cost - low) / (cost - high)) / (high - low))
+
+
+__all__ = ["Linear", "Logistic", "Poisson"]

@@ -8,20 +8,62 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from hushprice.device.numbers import exp, log, omega
 
-FAMILIES = ("linear", "logistic", "poisson")
 PHASES = ("explore", "exploit", "fixed")
 LARGEST_RESIDUAL = 1e100  # one beyond it is cut before anything overflows
 
 
+@dataclass(frozen=True)
+class Demand:
+    """What a device knows of a family of demand.
+
+    mean: psi'(eta), the expected demand; log_mean: its logarithm, None where demand can be negative; best: the best of
+    all prices for (a, b, cost) and b > 0; possible: whether an outcome can be; domain: what outcomes can be, in words.
+    """
+
+    mean: Callable[[float], float]
+    log_mean: Callable[[float], float] | None
+    best: Callable[[float, float, float], float]
+    possible: Callable[[float], bool]
+    domain: str
+
+
+def _log_logistic(eta: float) -> float:
+    return -(max(-eta, 0.0) + log(1.0 + exp(-abs(eta))))
+
+
+FAMILIES: dict[str, Demand] = {
+    "linear": Demand(
+        mean=lambda eta: eta,
+        log_mean=None,
+        best=lambda a, b, cost: 0.5 * (a / b + cost),
+        possible=lambda y: True,
+        domain="a finite number",
+    ),
+    "logistic": Demand(
+        mean=lambda eta: 1.0 / (1.0 + exp(-eta)),
+        log_mean=_log_logistic,
+        best=lambda a, b, cost: cost + (1.0 + omega(a - b * cost - 1.0)) / b,
+        possible=lambda y: y in (0.0, 1.0),
+        domain="0 or 1",
+    ),
+    "poisson": Demand(
+        mean=exp,
+        log_mean=lambda eta: eta,
+        best=lambda a, b, cost: cost + 1.0 / b,
+        possible=lambda y: y >= 0.0 and y == int(y),
+        domain="a whole number of at least 0",
+    ),
+}
+
+
 def mean(family: str, eta: float) -> float:
-    """psi'(eta), the expected demand."""
-    if family == "logistic":
-        return 1.0 / (1.0 + exp(-eta))
-    return exp(eta) if family == "poisson" else eta
+    """psi'(eta), the expected demand. A family that is unknown is a KeyError here and wherever else it is named."""
+    return FAMILIES[family].mean(eta)
 
 
 def utility(theta: Sequence[float], z: Sequence[float]) -> tuple[float, float]:
@@ -39,38 +81,27 @@ def _profit(family: str, a: float, b: float, p: float, cost: float) -> float:
     return (p - cost) * mean(family, a - b * p)
 
 
-def _log_loss(family: str, a: float, b: float, p: float, cost: float) -> float:
-    """log((cost - p) psi'(a - b p)) below cost, where psi' itself could overflow."""
-    eta = a - b * p
-    if family == "logistic":
-        return log(cost - p) - (max(-eta, 0.0) + log(1.0 + exp(-abs(eta))))
-    return log(cost - p) + eta
-
-
 def _best_end(family: str, a: float, b: float, cost: float, low: float, high: float) -> float:
     """The better end of [low, high]; for b <= 0, where (p - cost) psi'(a - b p) has no interior maximum."""
-    if family == "linear":
+    log_mean = FAMILIES[family].log_mean
+    if log_mean is None:
         return high if _profit(family, a, b, high, cost) >= _profit(family, a, b, low, cost) else low
     if high >= cost:
         return high
-    return high if _log_loss(family, a, b, high, cost) <= _log_loss(family, a, b, low, cost) else low
+    # log((cost - p) psi'(a - b p)) below cost, where psi' itself could overflow
+    at_high, at_low = (log(cost - p) + log_mean(a - b * p) for p in (high, low))
+    return high if at_high <= at_low else low
 
 
 def best_price(family: str, a: float, b: float, cost: float, low: float, high: float) -> float:
-    """The p in [low, high] that maximises (p - cost) psi'(a - b p), in closed form.
+    """The p in [low, high] that maximises (p - cost) psi'(a - b p).
 
     >>> round(best_price("logistic", 1.0, 1.0, 0.0, 0.0, 3.0), 3)
     1.567
     """
     if not b > 0.0:
         return _best_end(family, a, b, cost, low, high)
-    if family == "logistic":
-        p = cost + (1.0 + omega(a - b * cost - 1.0)) / b
-    elif family == "poisson":
-        p = cost + 1.0 / b
-    else:
-        p = 0.5 * (a / b + cost)
-    return min(max(p, low), high)
+    return min(max(FAMILIES[family].best(a, b, cost), low), high)
 
 
 def _neighbours(p: float, ladder: Sequence[float], first: int, last: int) -> tuple[float, float]:

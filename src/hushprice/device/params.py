@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -265,7 +265,7 @@ class _Reader:
             raise BrokenPromise(f"{name} must be true or false. {NO_MORE}")
         return value
 
-    def one_of(self, name: str, known: tuple[str, ...]) -> str:
+    def one_of(self, name: str, known: Collection[str]) -> str:
         value = self.get(name)
         if not isinstance(value, str) or value not in known:
             raise BrokenPromise(f"The published {name} is none of {', '.join(known)}. {NO_MORE}")

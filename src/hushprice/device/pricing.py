@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hushprice.device.demand import price_on_terms, score, utility
+from hushprice.device.demand import FAMILIES, price_on_terms, score, utility
 from hushprice.device.params import Params
 from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput, discreetly, finite
 
@@ -115,17 +115,15 @@ def _cost(cost: float) -> float:
 
 def outcome(params: Params, y: float) -> float:
     """Return an outcome if the family of demand allows it. The text of a refusal does not repeat it."""
-    domain = {"logistic": "0 or 1", "poisson": "a whole number of at least 0", "linear": "a finite number"}
+    demand = FAMILIES[params.family]
 
     def checked() -> float:
         value = finite("y", y) if not isinstance(y, bool) else float(y)
-        if params.family == "logistic" and value not in (0.0, 1.0):
-            raise HushpriceError
-        if params.family == "poisson" and (value < 0.0 or value != int(value)):
+        if not demand.possible(value):
             raise HushpriceError
         return value
 
-    return discreetly(checked, f"The outcome of {params.family} demand must be {domain[params.family]}.")
+    return discreetly(checked, f"The outcome of {params.family} demand must be {demand.domain}.")
 
 
 def report(params: Params, z: Context, price: float, y: float, words: Sequence[int]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Maximum likelihood for GLM demand, by damped Newton.
 
-Minimises ``F(theta) = sum_i w_i [psi(x_i.theta) - y_i x_i.theta] + ridge/2 |theta|^2``.
+Minimises ``F(theta) = sum_i w_i loss(x_i.theta, y_i) + ridge/2 |theta|^2``, the loss being the negative log-likelihood
+without its constants: ``psi(eta) - y eta`` where that is canonical.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from scipy import linalg
 from hushprice.arrays import Array, array
 from hushprice.demand import Family, as_family
 from hushprice.errors import HushpriceError, InvalidInput, NoMLE, finite, positive_int
-from hushprice.kernels import LINEAR, LOGISTIC
 from hushprice.kernels import newton as kernel
 from hushprice.kernels.state import Penalty, ridge_penalty
 
@@ -204,7 +204,7 @@ def fit(
 
     rank = m if basis is None else basis.shape[1]
     dispersion = _dispersion(family, outcomes, eta, w, rank)
-    covariance = dispersion * _covariance(information, ridge_unit) / (unit if family.code != LINEAR else 1.0)
+    covariance = dispersion * _covariance(information, ridge_unit) / (unit if not family.estimates_scale else 1.0)
     if basis is not None:
         covariance = basis @ covariance @ basis.T
         unidentified = ~_in_row_space(rows, basis)
@@ -316,9 +316,9 @@ def _covariance(information: Array, ridge: float) -> Array:
 
 
 def _dispersion(family: Family, y: Array, eta: Array, w: Array, rank: int) -> float:
-    """Residual variance for linear demand; 1 for the others."""
+    """Residual variance where the noise has a scale of its own; 1 elsewhere."""
     freedom = y.size - rank
-    if family.code != LINEAR or freedom <= 0:
+    if not family.estimates_scale or freedom <= 0:
         return 1.0
     squares = (y - eta) ** 2
     return float((squares @ w if w.size else squares.sum()) / freedom)
@@ -327,24 +327,22 @@ def _dispersion(family: Family, y: Array, eta: Array, w: Array, rank: int) -> fl
 def _require_existence(family: Family, rows: Array, y: Array, eta: Array) -> None:
     """Raise NoMLE for separable records.
 
-    The likelihood has no maximum if and only if there is a direction v along which it never falls and somewhere
-    rises: logistic, (2 y - 1) x.v >= 0 for all records; Poisson, x.v <= 0 where y = 0 and x.v = 0 elsewhere; not all
-    zero. A linear program searches for v, but only if some fitted predictions are nearly certain.
+    The likelihood has no maximum exactly when a direction v exists along which it never falls and somewhere
+    rises: with s = ``Family.signs``, s x.v >= 0 for all records and x.v = 0 where s = 0, not all zero. A linear
+    program finds it, and is solved only if the fit has nearly certain predictions.
     """
-    if family.code == LINEAR or y.size == 0 or rows.size == 0 or family.curvature(eta).min() > _SUSPECT:
+    if family.outcomes == "real" or y.size == 0 or rows.size == 0 or family.curvature(eta).min() > _SUSPECT:
         return
     rows = rows / _scales(rows)
-    if family.code == LOGISTIC:
-        signed, equal = rows * (2 * y - 1)[:, None], None
-    else:
-        signed, equal = -rows[y == 0], rows[y > 0]
+    sign = family.signs(y)
+    signed, equal = rows[sign != 0] * sign[sign != 0, None], rows[sign == 0]
     objective: Any = -signed.sum(axis=0)
     solution = scipy.optimize.linprog(
         objective,
         A_ub=-signed,
         b_ub=np.zeros(len(signed)),
-        A_eq=equal if equal is not None and len(equal) else None,
-        b_eq=np.zeros(len(equal)) if equal is not None and len(equal) else None,
+        A_eq=equal if len(equal) else None,
+        b_eq=np.zeros(len(equal)) if len(equal) else None,
         bounds=(-1, 1),
         method="highs",
     )

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushprice.arrays import Array
-from hushprice.demand import Family, Linear, as_family
+from hushprice.demand import Family, as_family
 from hushprice.errors import InvalidInput, finite, price_range, unknown
 from hushprice.fitting.diagnosis.collect import judge
 from hushprice.fitting.diagnosis.findings import Finding
@@ -95,8 +95,8 @@ def learn(log: Log, task: Task, *, progress: Progress | None = None) -> Learned:
     design = Design.of(surveyed, sensitive=mask)
     fitted = stream_fit(design, family, ridge=task.ridge, progress=progress)
     first, plain = _train(design, family, task.ridge, fitted, progress)
-    if family.code == Linear.code:
-        family = Linear(sigma=_sigma(fitted.dispersion, surveyed))
+    if family.estimates_scale:
+        family = family.with_scale(_sigma(fitted.dispersion, surveyed))
     covariance = 0.5 * (fitted.covariance + fitted.covariance.T)  # symmetric to the last bit, as in the model file
     seen = (surveyed.price.low, surveyed.price.high)
     prices = task.prices or (max(seen[0], 0.0), max(seen[1], 0.0))
@@ -129,8 +129,8 @@ def _family(family: Family | str, surveyed: Survey) -> Family:
     """The chosen family; for "auto", the one that suits the outcomes."""
     facts = surveyed.outcomes
     chosen = facts.family if family == "auto" else as_family(family)
-    if not {"logistic": facts.binary, "poisson": facts.whole}.get(chosen.name, True):
-        domain = {"logistic": "0 or 1", "poisson": "whole numbers of at least 0"}[chosen.name]
+    if not {"binary": facts.binary, "counts": facts.whole, "real": True}[chosen.outcomes]:
+        domain = "0 or 1" if chosen.outcomes == "binary" else "whole numbers of at least 0"
         raise InvalidInput(
             f"{chosen.name} demand must be {domain}, but {surveyed.columns.outcome} goes from {facts.low:g} to "
             f"{facts.high:g} with other values. Take another family, or 'auto'."

@@ -1,6 +1,10 @@
-"""The three GLM families: psi and its derivatives, demand from a uniform, and the best price.
+"""The families of demand: everything that kernels compute differently from family to family.
 
-Demand has mean ``psi'(eta)`` with ``eta = a - b p``, ``a = z.alpha`` and ``b = z.beta``.
+Demand has mean ``psi'(eta)`` with ``eta = a - b p``, ``a = z.alpha`` and ``b = z.beta``. A family is an integer code.
+The last branch of every dispatch on a code raises ``ValueError("unknown family")``: no code behaves like another.
+
+A family's loss is its negative log-likelihood without the terms that do not depend on eta, psi(eta) - y eta for the
+three families here.
 """
 
 import math
@@ -19,13 +23,19 @@ def softplus(x):
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
+# -- psi and its derivatives ------------------------------------------------------------------------------------
+
+
 @compiled
 def psi(code, eta):
+    """The function whose derivative is the expected demand."""
     if code == LOGISTIC:
         return softplus(eta)
     if code == POISSON:
         return exp(eta)
-    return 0.5 * eta * eta
+    if code == LINEAR:
+        return 0.5 * eta * eta
+    raise ValueError("unknown family")
 
 
 @inlined
@@ -35,31 +45,22 @@ def mean(code, eta):
         return 1.0 / (1.0 + exp(-eta))
     if code == POISSON:
         return exp(eta)
-    return eta
+    if code == LINEAR:
+        return eta
+    raise ValueError("unknown family")
 
 
 @inlined
 def curvature(code, eta):
-    """psi''(eta), the variance function."""
+    """psi''(eta), the slope of the expected demand."""
     if code == LOGISTIC:
         e = exp(-abs(eta))
         return e / ((1.0 + e) * (1.0 + e))
     if code == POISSON:
         return exp(eta)
-    return 1.0
-
-
-@compiled
-def terms(code, eta):
-    """(psi, psi', psi'') together: one exponential instead of three."""
-    if code == LOGISTIC:
-        e = exp(-abs(eta))
-        mu = 1.0 / (1.0 + e)
-        return max(eta, 0.0) + math.log1p(e), mu if eta >= 0.0 else e * mu, e * mu * mu
-    if code == POISSON:
-        mu = exp(eta)
-        return mu, mu, mu
-    return 0.5 * eta * eta, eta, 1.0
+    if code == LINEAR:
+        return 1.0
+    raise ValueError("unknown family")
 
 
 @compiled
@@ -69,7 +70,95 @@ def skewness(code, eta):
         return -curvature(code, eta) * math.tanh(0.5 * eta)
     if code == POISSON:
         return exp(eta)
-    return 0.0
+    if code == LINEAR:
+        return 0.0
+    raise ValueError("unknown family")
+
+
+@compiled
+def positive(code):
+    """Whether expected demand is above 0 at every price."""
+    if code in (LOGISTIC, POISSON):
+        return True
+    if code == LINEAR:
+        return False
+    raise ValueError("unknown family")
+
+
+# -- the likelihood ---------------------------------------------------------------------------------------------
+
+
+@compiled
+def loss(code, eta, y):
+    """(loss, its first and its second derivative in eta) of one outcome, with one exponential for the three."""
+    if code == LOGISTIC:
+        e = exp(-abs(eta))
+        mu = 1.0 / (1.0 + e)
+        psi_eta = max(eta, 0.0) + math.log1p(e)
+        return psi_eta - y * eta, (mu if eta >= 0.0 else e * mu) - y, e * mu * mu
+    if code == POISSON:
+        mu = exp(eta)
+        return mu - y * eta, mu - y, mu
+    if code == LINEAR:
+        return 0.5 * eta * eta - y * eta, eta - y, 1.0
+    raise ValueError("unknown family")
+
+
+@compiled
+def squared_loss(code, eta, y):
+    """As :func:`loss`, but for linear demand the loss is half the squared residual, for the dispersion."""
+    value, first, second = loss(code, eta, y)
+    return 0.5 * (y - eta) ** 2 if code == LINEAR else value, first, second
+
+
+@compiled
+def residual(code, eta, y):
+    """Minus the first derivative of the loss."""
+    if canonical(code):
+        return y - mean(code, eta)
+    return -loss(code, eta, y)[1]
+
+
+@compiled
+def implicit_gap(code, s, eta, y):
+    """s plus the first derivative of the loss at eta."""
+    if canonical(code):
+        return s - y + mean(code, eta)
+    return s + loss(code, eta, y)[1]
+
+
+@compiled
+def information(code, eta, y):
+    """The second derivative of the loss."""
+    if canonical(code):
+        return curvature(code, eta)
+    return loss(code, eta, y)[2]
+
+
+@compiled
+def canonical(code):
+    """Whether the loss is psi(eta) - y eta."""
+    if code in (LOGISTIC, POISSON, LINEAR):
+        return True
+    raise ValueError("unknown family")
+
+
+@compiled
+def steepness(code, size):
+    """A bound on the ratio of the third derivative of the loss to the second for |eta| <= size."""
+    if canonical(code):
+        return 1.0
+    raise ValueError("unknown family")
+
+
+@compiled
+def quadratic(code):
+    """Whether the loss is quadratic in eta."""
+    if code == LINEAR:
+        return True
+    if code in (LOGISTIC, POISSON):
+        return False
+    raise ValueError("unknown family")
 
 
 @compiled
@@ -79,8 +168,10 @@ def loglik(code, scale, eta, y):
         return y * eta - softplus(eta)
     if code == POISSON:
         return y * eta - math.exp(eta) - math.lgamma(y + 1.0)
-    r = (y - eta) / scale
-    return -0.5 * r * r - math.log(scale) - _HALF_LOG_2PI
+    if code == LINEAR:
+        r = (y - eta) / scale
+        return -0.5 * r * r - math.log(scale) - _HALF_LOG_2PI
+    raise ValueError("unknown family")
 
 
 @inlined
@@ -90,7 +181,12 @@ def draw(code, scale, mu, u):
         return 1.0 if u < mu else 0.0
     if code == POISSON:
         return poisson_quantile(u, mu)
-    return mu + scale * normal_quantile(u)
+    if code == LINEAR:
+        return mu + scale * normal_quantile(u)
+    raise ValueError("unknown family")
+
+
+# -- log demand, of the families with positive demand -----------------------------------------------------------
 
 
 @inlined
@@ -101,8 +197,35 @@ def outcome(demand, i, price):
 
 @compiled
 def logmean(code, eta):
-    """log psi'(eta) of the two families with positive demand."""
-    return -softplus(-eta) if code == LOGISTIC else eta
+    """log psi'(eta)."""
+    if code == LOGISTIC:
+        return -softplus(-eta)
+    if code == POISSON:
+        return eta
+    raise ValueError("unknown family")
+
+
+@inlined
+def log_slope(code, eta):
+    """psi''/psi', the derivative of log psi', which must fall (not rise) with eta."""
+    if code == LOGISTIC:
+        return 1.0 - mean(code, eta)
+    if code == POISSON:
+        return 1.0
+    raise ValueError("unknown family")
+
+
+@inlined
+def log_bend(code, eta, rho):
+    """Minus the derivative of log rho, rho = psi''/psi' at eta, which must rise (not fall) with eta."""
+    if code == LOGISTIC:
+        return 1.0 - rho
+    if code == POISSON:
+        return 0.0
+    raise ValueError("unknown family")
+
+
+# -- the best price ---------------------------------------------------------------------------------------------
 
 
 @inlined
@@ -117,13 +240,15 @@ def _logloss(code, a, b, p, cost):
     eta = a - b * p
     if code == LOGISTIC:
         return log(cost - p) - (max(-eta, 0.0) + log(1.0 + exp(-abs(eta))))
-    return log(cost - p) + eta
+    if code == POISSON:
+        return log(cost - p) + eta
+    raise ValueError("unknown family")
 
 
 @compiled
 def best_end(code, a, b, cost, low, high):
     """The better end of [low, high]; for b <= 0, where (p - cost) psi'(a - b p) has no interior maximum."""
-    if code == LINEAR:
+    if not positive(code):
         return high if profit(code, a, b, high, cost) >= profit(code, a, b, low, cost) else low
     if high >= cost:
         return high
@@ -139,8 +264,10 @@ def best_price(code, a, b, cost, low, high):
         p = cost + (1.0 + omega(a - b * cost - 1.0)) / b
     elif code == POISSON:
         p = cost + 1.0 / b
-    else:
+    elif code == LINEAR:
         p = 0.5 * (a / b + cost)
+    else:
+        raise ValueError("unknown family")
     return min(max(p, low), high)
 
 

@@ -1,4 +1,4 @@
-"""Damped Newton for the penalised GLM: F(theta) = sum_i w_i [psi(x_i.theta) - y_i x_i.theta] + penalty(theta).
+"""Damped Newton: F(theta) = sum_i w_i loss(x_i.theta, y_i) + penalty(theta), the loss that of :mod:`~.glm`.
 
 ``penalty`` is a :class:`~hushprice.kernels.state.Penalty`.
 """
@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from hushprice.kernels.glm import terms
+from hushprice.kernels.glm import loss
 from hushprice.kernels.jit import compiled
 
 CONVERGED, SINGULAR, STALLED, RUNNING = 0, 1, 2, 3
@@ -87,17 +87,17 @@ def evaluate(code, x, y, weights, theta, gradient, hessian):
         _tile_index(x, start, theta, eta)
         for r in range(NEWTON_TILE):
             w = weights[start + r] if weights.size else 1.0
-            psi, mean, curvature = terms(code, eta[r])
-            objective += w * (psi - y[start + r] * eta[r])
-            weight[r] = w * curvature
-            residual[r] = w * (mean - y[start + r])
+            value, first, second = loss(code, eta[r], y[start + r])
+            objective += w * value
+            weight[r] = w * second
+            residual[r] = w * first
         _add_tile(x, start, weight, residual, gradient, hessian)
     for i in range(full, n):
         e = dot(x[i], theta)
         w = weights[i] if weights.size else 1.0
-        psi, mean, curvature = terms(code, e)
-        objective += w * (psi - y[i] * e)
-        _add_row(x[i], w * curvature, w * (mean - y[i]), gradient, hessian)
+        value, first, second = loss(code, e, y[i])
+        objective += w * value
+        _add_row(x[i], w * second, w * first, gradient, hessian)
     return objective
 
 

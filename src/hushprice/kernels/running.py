@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from hushprice.kernels.glm import LINEAR, curvature, mean
+from hushprice.kernels.glm import canonical, implicit_gap, information, quadratic, residual, steepness
 from hushprice.kernels.jit import compiled
 from hushprice.kernels.newton import CONVERGED, cholesky, dot, invert, newton
 
@@ -25,17 +25,20 @@ EXACT_RECORDS, FEW = 3, 200  # with fewer records a coefficient, or in all, ever
 
 @compiled
 def implicit_residual(code, eta, leverage, y):
-    """The s that solves s = y - psi'(eta + leverage s): the residual after the step, by safeguarded Newton."""
-    s = y - mean(code, eta)
+    """The s that solves s = -loss'(eta + leverage s): the residual after the step, by safeguarded Newton.
+
+    The loss is convex, so that s lies between 0 and the residual before the step.
+    """
+    s = residual(code, eta, y)
     low, high = min(s, 0.0), max(s, 0.0)
-    s = s / (1.0 + leverage * curvature(code, eta))
+    s = s / (1.0 + leverage * information(code, eta, y))
     for _ in range(60):
-        f = s - y + mean(code, eta + leverage * s)
+        f = implicit_gap(code, s, eta + leverage * s, y)
         if f > 0.0:
             high = s
         else:
             low = s
-        step = f / (1.0 + leverage * curvature(code, eta + leverage * s))
+        step = f / (1.0 + leverage * information(code, eta + leverage * s, y))
         t = s - step
         if not low <= t <= high:
             t = 0.5 * (low + high)
@@ -57,6 +60,16 @@ def _moved(z, theta, pace, anchor):
 
 
 @compiled
+def _steepest(code, z, theta, pace, moved):
+    """The :func:`steepness` at the utilities of a context over the prices on record, and ``moved`` beyond."""
+    if canonical(code):
+        return 1.0
+    d = theta.size // 2
+    a, b = dot(z[:d], theta[:d]), dot(z[:d], theta[d:])
+    return steepness(code, max(abs(a - pace[LOWEST] * b), abs(a - pace[HIGHEST] * b)) + moved)
+
+
+@compiled
 def _keep_largest(x, anchor):
     """Store the context if it is the largest so far."""
     d = x.size // 2
@@ -67,10 +80,11 @@ def _keep_largest(x, anchor):
 
 
 @compiled
-def _track(x, s, w, theta, pace, anchor):
+def _track(code, x, s, w, theta, pace, anchor):
     """Update the inputs of :func:`expected_drift`: the Hessian times the way, and the largest change of a utility.
 
-    The change is maximised over all prices on record, for this record's context and the largest context so far.
+    The change is maximised over all prices on record, for this record's context and the largest context so far,
+    and multiplied by the ratio of the third derivative of the loss to the second.
     """
     m = theta.size
     d = m // 2
@@ -81,6 +95,8 @@ def _track(x, s, w, theta, pace, anchor):
         anchor[1, i] += (s + w * along) * x[i]
     _keep_largest(x, anchor)
     here, there = _moved(x, theta, pace, anchor), _moved(anchor[2], theta, pace, anchor)
+    here *= _steepest(code, x, theta, pace, here)
+    there *= _steepest(code, anchor[2], theta, pace, there)
     finite = here < np.inf and there < np.inf  # and not NaN: else a refit is due
     pace[MOVED] = max(pace[MOVED], here, there) if finite else np.inf
 
@@ -94,7 +110,7 @@ def assimilate(code, x, y, weight, theta, P, Px, pace, anchor):
     leverage = dot(x, Px)
     eta = dot(x, theta)
     s = implicit_residual(code, eta, weight * leverage, y)
-    w = weight * curvature(code, eta + weight * leverage * s)
+    w = weight * information(code, eta + weight * leverage * s, y)
     s *= weight
     c = w / (1.0 + w * leverage)
     for i in range(m):
@@ -102,7 +118,7 @@ def assimilate(code, x, y, weight, theta, P, Px, pace, anchor):
         row, k = P[i], c * Px[i]
         for j in range(m):
             row[j] -= k * Px[j]
-    _track(x, s, w, theta, pace, anchor)
+    _track(code, x, s, w, theta, pace, anchor)
 
 
 @compiled
@@ -142,9 +158,9 @@ def refit(estimate):
 def expected_drift(theta, pace, anchor):
     """Second-order error of the steps since the last refit, in standard errors; infinite when they were too long.
 
-    The gradient left over is sum_i psi'''(.) (x_i.way)^2 x_i / 2, and |psi'''| <= psi'' in every family, so that its
-    length is at most (e^r - 1 - r) / r |way| with r = max_i |x_i.way|: about r/2 |way| for the small r of a
-    quadratic model that holds.
+    The gradient left over is sum_i loss'''(.) (x_i.way)^2 x_i / 2. With |loss'''| <= k loss'' its length is at most
+    (e^r - 1 - r) / r |way| with r = k max_i |x_i.way|: about r/2 |way| for the small r of a quadratic model that
+    holds. k is 1 where the loss is psi(eta) - y eta, see :func:`steepness` for other families.
     """
     r = pace[MOVED]
     if not r < 1.0:
@@ -160,7 +176,7 @@ def refit_due(code, theta, counts, pace, anchor):
     """Whether there are too many records since the last exact refit, or the steps since then were too long."""
     if counts[HELD] < max(EXACT_RECORDS * theta.size, FEW):
         return True
-    if code == LINEAR:  # the quadratic model is the truth: only rounding can drift
+    if quadratic(code):  # the quadratic model is the truth: only rounding can drift
         return counts[HELD] > (1.0 + MAX_GROWTH) * counts[FITTED]
     return counts[HELD] > (1.0 + pace[GROWTH]) * counts[FITTED] or expected_drift(theta, pace, anchor) > ALARM
 

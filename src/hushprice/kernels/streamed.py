@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from hushprice.kernels.glm import LINEAR, LOGISTIC, terms
+from hushprice.kernels.glm import LOGISTIC, squared_loss
 from hushprice.kernels.jit import compiled
 
 TILE = 64
@@ -138,7 +138,7 @@ def _indices(z, q, start, alpha, beta, eta):
 
 @compiled
 def _logistic(eta, y, w, unit, residual, h, odds):
-    """Loss of a tile; w (psi' - y) and w psi'' are written. Unit weights need one logarithm per tile."""
+    """Loss of a tile; w times its first and second derivatives are written. Unit weights take one log per tile."""
     for r in range(TILE):
         odds[r] = math.exp(-abs(eta[r]))
     for r in range(TILE):
@@ -161,10 +161,10 @@ def _general(code, eta, y, w, residual, h):
     """As :func:`_logistic` for the other families; the loss of linear demand is half the squared residual."""
     loss = 0.0
     for r in range(TILE):
-        psi, mean, curvature = terms(code, eta[r])
-        residual[r] = w[r] * (mean - y[r])
-        h[r] = w[r] * curvature
-        loss += w[r] * (0.5 * (y[r] - eta[r]) ** 2 if code == LINEAR else psi - y[r] * eta[r])
+        value, first, second = squared_loss(code, eta[r], y[r])
+        residual[r] = w[r] * first
+        h[r] = w[r] * second
+        loss += w[r] * value
     return loss
 
 
@@ -199,7 +199,7 @@ def evaluate(code, rows, centre, spread, alpha, beta, gradient, blocks):
     """The loss of a block, its gradient (2, d) and the three blocks (3, d, d) of its information.
 
     With q = (price - centre) / spread, x = (z, -q z), so the information is made of sum h z z', sum h q z z' and
-    sum h q^2 z z', h = w psi'', whose lower triangles are written (the second without its sign). ``rows`` is a
+    sum h q^2 z z', h = w loss'', whose lower triangles are written (the second without its sign). ``rows`` is a
     :class:`~hushprice.kernels.state.StreamedRows`. Returns (loss, smallest h).
     """
     z, price, y, weights = rows

@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from hushprice.kernels.glm import LINEAR, LOGISTIC, logmean, mean
+from hushprice.kernels.glm import log_bend, log_slope, logmean, positive
 from hushprice.kernels.jit import compiled, inlined
 
 NARROW = 1e-13  # of its prices: an interval as narrow as that is as good as a point
@@ -40,15 +40,9 @@ def _index(belief, p):
 
 
 @inlined
-def _rho(code, g):
-    """psi''/psi' of the two families with positive demand."""
-    return 1.0 - mean(code, g) if code == LOGISTIC else 1.0
-
-
-@inlined
 def _worth(code, g, p, cost):
     """An increasing function of F(p); for positive demand its logarithm, which neither over- nor underflows."""
-    if code == LINEAR:
+    if not positive(code):
         return (p - cost) * g
     if p > cost:
         return math.log(p - cost) + logmean(code, g)
@@ -58,10 +52,10 @@ def _worth(code, g, p, cost):
 @inlined
 def _slope(code, g, g1, g2, gap):
     """(A function with the sign of F'(p), its derivative); gap = p - cost."""
-    if code == LINEAR:
+    if not positive(code):
         return g + gap * g1, 2.0 * g1 + gap * g2
-    rho = _rho(code, g)
-    kappa = 1.0 - rho if code == LOGISTIC else 0.0
+    rho = log_slope(code, g)
+    kappa = log_bend(code, g, rho)
     return 1.0 + gap * rho * g1, rho * (g1 + gap * (g2 - g1 * g1 * kappa))
 
 
@@ -107,13 +101,14 @@ DROP, CLIMB, HALVE = 0, 1, 2
 @compiled
 def _judge(code, belief, cost, left, right, best):
     """What the interval can hold: no new maximum (DROP), at most one (CLIMB), or not known yet (HALVE)."""
+    linear = not positive(code)
     _, _, alpha, r2, vertex, q2 = belief
     g_left, g1_left, _ = _index(belief, left)
     g_right, g1_right, _ = _index(belief, right)
     g_high = max(g_left, g_right)
     if left >= cost:
-        gap = right - cost if g_high > 0.0 or code != LINEAR else left - cost
-        if (gap * g_high if code == LINEAR else math.log(gap) + logmean(code, g_high)) <= best:
+        gap = right - cost if g_high > 0.0 or not linear else left - cost
+        if (gap * g_high if linear else math.log(gap) + logmean(code, g_high)) <= best:
             return DROP
     if g1_left >= 0.0:
         g_low = g_left
@@ -122,10 +117,10 @@ def _judge(code, belief, cost, left, right, best):
     else:  # where the tangents of the two ends meet
         meet = (g_right - g_left + g1_left * left - g1_right * right) / (g1_left - g1_right)
         g_low = min(g_left + g1_left * (meet - left), g_high)
-    rho_low, rho_high = _rho(code, g_high), _rho(code, g_low)
-    rise_low, rise_high = (g1_left, g1_right) if code == LINEAR else _span(rho_low, rho_high, g1_left, g1_right)
+    rho_low, rho_high = (1.0, 1.0) if linear else (log_slope(code, g_high), log_slope(code, g_low))
+    rise_low, rise_high = (g1_left, g1_right) if linear else _span(rho_low, rho_high, g1_left, g1_right)
     slope_low, slope_high = _span(left - cost, right - cost, rise_low, rise_high)
-    if code == LINEAR:
+    if linear:
         slope_low, slope_high = slope_low + g_low, slope_high + g_high
     else:
         slope_low, slope_high = slope_low + 1.0, slope_high + 1.0
@@ -137,14 +132,13 @@ def _judge(code, belief, cost, left, right, best):
     if not s_low > 0.0:
         return HALVE
     g2_low, g2_high = alpha * q2 * r2 / (s_high**3), alpha * q2 * r2 / (s_low**3)
-    if code == LINEAR:
+    if linear:
         bend_low, bend_high = _span(left - cost, right - cost, g2_low, g2_high)
         bend_low, bend_high = bend_low + 2.0 * g1_left, bend_high + 2.0 * g1_right
     else:
         square_high = max(g1_left * g1_left, g1_right * g1_right)
         square_low = 0.0 if g1_left < 0.0 < g1_right else min(g1_left * g1_left, g1_right * g1_right)
-        kappa_low = 1.0 - rho_high if code == LOGISTIC else 0.0
-        kappa_high = 1.0 - rho_low if code == LOGISTIC else 0.0
+        kappa_low, kappa_high = log_bend(code, g_low, rho_high), log_bend(code, g_high, rho_low)
         bend_low, bend_high = _span(
             left - cost, right - cost, g2_low - square_high * kappa_high, g2_high - square_low * kappa_low
         )
@@ -156,7 +150,7 @@ def _judge(code, belief, cost, left, right, best):
     # From the middle the slope cannot change by more than half the length times the largest bend.
     g, g1, g2 = _index(belief, 0.5 * (left + right))
     slope, _ = _slope(code, g, g1, g2, 0.5 * (left + right) - cost)
-    change = 0.5 * (right - left) * max(-bend_low, bend_high) * (1.0 if code == LINEAR else rho_high)
+    change = 0.5 * (right - left) * max(-bend_low, bend_high) * rho_high
     return DROP if abs(slope) > change else HALVE
 
 
@@ -180,11 +174,12 @@ def _between(left, right, vertex, breadth):
 def optimistic_price(code, belief, cost, low, high, stack):
     """The price in [low, high] of the largest F. ``stack`` is scratch of shape (STACK, 2)."""
     r2, vertex, q2 = belief.r2, belief.vertex, belief.q2
-    if code != LINEAR and high > cost:
+    linear = not positive(code)
+    if high > cost and not linear:
         low = max(low, cost)  # below cost F is negative
     price = high
     best = _worth(code, _index(belief, high)[0], high, cost)
-    if low != cost or code == LINEAR:
+    if low != cost or linear:
         worth = _worth(code, _index(belief, low)[0], low, cost)
         if worth > best:
             best, price = worth, low

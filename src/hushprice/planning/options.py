@@ -143,7 +143,7 @@ def _mixed(twin: Twin, horizon: int, share: float, epsilon: float) -> Option:
 
 def _settings(twin: Twin) -> str:
     word = f"z_max={usual_norm(twin):.3g}"
-    return word if twin.family.name == "logistic" else f"{word},demand_max={largest_demand(twin):.3g}"
+    return word if twin.family.outcomes == "binary" else f"{word},demand_max={largest_demand(twin):.3g}"
 
 
 def _wide(twin: Twin) -> str:

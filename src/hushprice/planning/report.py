@@ -294,7 +294,7 @@ def _known_bounds(plan: Plan) -> str:
     twin = plan.twin
     wide, near = wide_radius(twin), confidence_radius(twin)
     bounds = [f"|z| is at most {usual_norm(twin):.3g} (its 99% quantile in the log)"]
-    if twin.family.name != "logistic":
+    if twin.family.outcomes != "binary":
         bounds.append(f"demand at most {largest_demand(twin):.3g} (the largest that the model predicts)")
     if wide is not None:
         bounds.append(f"|theta| at most {wide:.3g} (twice that of the fit, more than the usual radius)")

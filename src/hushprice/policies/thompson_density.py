@@ -3,10 +3,8 @@
 The device draws (a', b') = (z.alpha, z.beta) from a normal distribution and quotes p* = p*(a', b'). For each b' the
 best price rises with a', so that P(p* <= p | b') is a normal distribution function at the a' whose best price is p:
 
-    logistic   a' = b' p + log(b' (p - c) - 1)  where b' (p - c) > 1, otherwise none
-    linear     a' = b' (2 p - c)                for b' > 0
-    Poisson    p* = c + 1 / b' for every a'
-    b' <= 0    the better end of the range
+    b' > 0     Family.best_utility; for Poisson demand p* = c + 1 / b' whatever a' is
+    b' <= 0    the better end of the range: Family.end_utility
 
 The density is its derivative in p, averaged over b' by Gauss-Legendre quadrature. Prices at the ends of the range and
 prices on a ladder have probabilities instead.
@@ -20,8 +18,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from hushprice.arrays import Array
-from hushprice.demand import Terms
-from hushprice.kernels import LINEAR, POISSON
+from hushprice.demand import Family, Terms
 from hushprice.kernels import confidence as kernel
 from hushprice.kernels.quote import window
 from hushprice.policies.base import Policy
@@ -56,7 +53,7 @@ def propensity(policy: Policy, bounds: Bounds, z: Array, price: Array, terms: Te
         low, high = window(quoted.low[i], quoted.high[i], quoted.last[s], quoted.step)
         r2, vertex, q2 = kernel.forms(bounds.root[0], z[i], work)
         sampled = Sampled(
-            code=policy.family.code, a=float(z[i] @ theta[:d]), b=float(z[i] @ theta[d:]), vertex=vertex,
+            family=policy.family, a=float(z[i] @ theta[:d]), b=float(z[i] @ theta[d:]), vertex=vertex,
             spread_a=bounds.alpha * np.sqrt(r2), spread_b=bounds.alpha * np.sqrt(q2), cost=quoted.cost[i],
             low=low, high=high,
         )  # fmt: skip
@@ -69,10 +66,10 @@ class Sampled:
     """The distribution of one customer's price: b' = b + spread_b N, a' = a + vertex (b' - b) + spread_a N."""
 
     def __init__(
-        self, *, code: int, a: float, b: float, vertex: float, spread_a: float, spread_b: float, cost: float,
+        self, *, family: Family, a: float, b: float, vertex: float, spread_a: float, spread_b: float, cost: float,
         low: float, high: float,
     ) -> None:  # fmt: skip
-        self.code, self.a, self.b, self.vertex = code, a, b, vertex
+        self.family, self.a, self.b, self.vertex = family, a, b, vertex
         self.spread_a, self.spread_b = max(spread_a, 1e-300), max(spread_b, 1e-300)
         self.cost, self.low, self.high = cost, low, high
 
@@ -97,25 +94,21 @@ class Sampled:
         return upper - lower
 
     def below(self, p: float) -> float:
-        """P(p* <= p) for p in [low, high); at p = high, P(p* < high)."""
-        margin = p - self.cost
-        if self.code != LINEAR and self.cost > self.high:
+        """P(p* <= p) for p in [low, high]; at the upper end of the prices below it, P(p* < high)."""
+        family, margin = self.family, p - self.cost
+        if family.positive and self.cost > self.high:
             return self._least_loss()
-        if self.code == POISSON:
-            if margin <= 0.0:
-                return 0.0
-            return float(1.0 - ndtr((1.0 / margin - self.b) / self.spread_b))
-        if self.code == LINEAR:
-            falling, weights = self._slopes(0.0, np.inf)
-            total = weights @ ndtr((falling * (2.0 * p - self.cost) - self._mean(falling)) / self.spread_a)
-            rising, weights = self._slopes(-np.inf, 0.0)
-            edge = rising * (self.high + self.low - self.cost)
-            return float(total + weights @ ndtr((edge - self._mean(rising)) / self.spread_a))
-        if margin <= 0.0:
+        if family.positive and margin <= 0.0:
             return 0.0
-        slopes, weights = self._slopes(1.0 / margin, np.inf)
-        edge = slopes * p + np.log(np.maximum(slopes * margin - 1.0, 1e-300))
-        return float(weights @ ndtr((edge - self._mean(slopes)) / self.spread_a))
+        if not family.price_depends_on_level:
+            return float(1.0 - ndtr((1.0 / margin - self.b) / self.spread_b))
+        slopes, weights = self._slopes(family.least_slope(margin), np.inf)
+        total = weights @ ndtr((family.best_utility(slopes, p, self.cost)[0] - self._mean(slopes)) / self.spread_a)
+        if family.positive:
+            return float(total)
+        rising, weights = self._slopes(-np.inf, 0.0)
+        edge = family.end_utility(rising, self.low, self.high, self.cost)
+        return float(total + weights @ ndtr((edge - self._mean(rising)) / self.spread_a))
 
     def _least_loss(self) -> float:
         """P(p* = low) if every sale makes a loss.
@@ -123,33 +116,23 @@ class Sampled:
         The lower end loses less if demand rises enough with the price, that is if
         (c - l) psi'(a' - b' l) < (c - h) psi'(a' - b' h).
         """
-        ratio, width = (self.cost - self.low) / (self.cost - self.high), self.high - self.low
-        steepest = -np.log(ratio) / width
-        if self.code == POISSON:
+        steepest = self.family.end_slope(self.low, self.high, self.cost)
+        if not self.family.price_depends_on_level:
             return float(ndtr((steepest - self.b) / self.spread_b))
         slopes, weights = self._slopes(-np.inf, steepest)
-        room = np.maximum(-np.expm1(np.log(ratio) + slopes * width), 1e-300)  # 1 - ratio e^(b' (h - l))
-        edge = slopes * self.low + np.log(room) - np.log(ratio - 1.0)
+        edge = self.family.end_utility(slopes, self.low, self.high, self.cost)
         return float(weights @ ndtr((edge - self._mean(slopes)) / self.spread_a))
 
     def density(self, p: float) -> float:
         """The derivative of :meth:`below`."""
-        margin = p - self.cost
-        if self.code == POISSON:
-            return (
-                0.0
-                if margin <= 0.0
-                else float(_normal((1.0 / margin - self.b) / self.spread_b)) / (self.spread_b * margin * margin)
-            )
-        if self.code == LINEAR:
-            slopes, weights = self._slopes(0.0, np.inf)
-            edge, slant = slopes * (2.0 * p - self.cost), 2.0 * slopes
-        else:
-            if margin <= 0.0:
-                return 0.0
-            slopes, weights = self._slopes(1.0 / margin, np.inf)
-            room = np.maximum(slopes * margin - 1.0, 1e-300)
-            edge, slant = slopes * p + np.log(room), slopes + slopes / room
+        family, margin = self.family, p - self.cost
+        if family.positive and margin <= 0.0:
+            return 0.0
+        if not family.price_depends_on_level:
+            z = (1.0 / margin - self.b) / self.spread_b
+            return float(_normal(z)) / (self.spread_b * margin * margin)
+        slopes, weights = self._slopes(family.least_slope(margin), np.inf)
+        edge, slant = family.best_utility(slopes, p, self.cost)
         return float(weights @ (_normal((edge - self._mean(slopes)) / self.spread_a) * slant)) / self.spread_a
 
     def _mean(self, slopes: Array) -> Array:

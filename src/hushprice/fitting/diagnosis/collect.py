@@ -44,7 +44,7 @@ def judge(
         listed += findings.extrapolation(prices, (everyone.low, everyone.high), by=report.by, segments=segments)
     listed += findings.few_rows(*_events(surveyed, family), coefficients=fitted.coefficients)
     listed += findings.calibration(report)
-    if family.name == "poisson":
+    if family.outcomes == "counts":
         listed += findings.overdispersed(dispersion, everyone.predicted, everyone.rows)
     if facts.ends and not facts.binary:
         listed += findings.two_values(outcome, facts.low, facts.high, family.name)
@@ -98,10 +98,10 @@ def _unidentified(design: Design, fitted: StreamedFit) -> list[str]:
 def _events(surveyed: Survey, family: Family) -> tuple[float, str]:
     """The events that determine the precision, with their name: the rarer outcome, units sold, or rows."""
     total = surveyed.outcomes.mean * surveyed.records
-    if family.name == "logistic":
+    if family.outcomes == "binary":
         rarer = min(total, surveyed.records - total)
         return rarer, f"rows with {surveyed.columns.outcome} = {int(rarer == total)}"
-    return (total, "units sold") if family.name == "poisson" else (float(surveyed.records), "rows")
+    return (total, "units sold") if family.outcomes == "counts" else (float(surveyed.records), "rows")
 
 
 def _culprits(surveyed: Survey, design: Design, family: Family) -> list[str]:
@@ -124,7 +124,7 @@ def _culprits(surveyed: Survey, design: Design, family: Family) -> list[str]:
     culprits = [
         f"{f.name} = {level}, where every {outcome} is {'above 0' if counts[1] else '0'}"
         for f in categories for level, counts in zip(f.levels, bought[f.name], strict=True)
-        if (counts[0] == 0.0 < counts[1] and family.name == "logistic") or counts[1] == 0.0 < counts[0]
+        if (counts[0] == 0.0 < counts[1] and family.outcomes == "binary") or counts[1] == 0.0 < counts[0]
     ]  # fmt: skip
     for name, (low, high) in ends.items():
         if high[0] <= low[1] or high[1] <= low[0]:

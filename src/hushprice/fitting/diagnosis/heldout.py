@@ -12,10 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from hushprice.arrays import Array
-from hushprice.demand import Family, Linear
+from hushprice.demand import Family
 from hushprice.fitting.diagnosis.report import HeldOut, Score, Tenth, utility
 from hushprice.fitting.diagnosis.segments import quantile_edges
 from hushprice.intervals import binomial, poisson, student
@@ -33,7 +32,7 @@ class HeldOutSums:
     """
 
     def __init__(self, family: Family, thetas: Sequence[Array], dispersions: Sequence[float]) -> None:
-        self.family, self.thetas, self.dispersions = _unit(family), tuple(thetas), tuple(dispersions)
+        self.family, self.thetas, self.dispersions = family.unit(), tuple(thetas), tuple(dispersions)
         self.train = np.zeros(4)  # rows, w, w y, w y^2
         self.test = np.zeros(5)  # rows, w, w y, w loglik(0, y), w loglik of an exact prediction
         self.logliks = np.zeros(len(self.thetas))
@@ -50,7 +49,7 @@ class HeldOutSums:
         for theta in self.thetas:
             a, b = utility(z, theta)
             etas.append(a - price * b)
-        fixed = (np.ones(len(y)), w, w * y, w * family.loglik(0.0, y), w * _saturated(family, y))
+        fixed = (np.ones(len(y)), w, w * y, w * family.loglik(0.0, y), w * family.saturated(y))
         self.test += [column.sum() for column in fixed]
         self.logliks += [_dot(w, family.loglik(eta, y)) for eta in etas]
         self.stored.append(np.column_stack([y, w, *(family.mean(eta) for eta in etas)]))
@@ -79,13 +78,12 @@ class HeldOutSums:
             return None
         family = self.family
         mean = self.train[2] / self.train[1]
-        variance = max(self.train[3] / self.train[1] - mean * mean, 0.0) if family.code == Linear.code else 1.0
-        eta = link(family, mean)
-        alone = at_zero + family.psi(0.0) * weight + eta * total - family.psi(eta) * weight
+        variance = max(self.train[3] / self.train[1] - mean * mean, 0.0) if family.estimates_scale else 1.0
+        alone = family.constant_loglik(at_zero, weight, total, family.link(mean))
         logliks, dispersions = [*self.logliks.tolist(), alone], [*self.dispersions, variance]
         stored = np.concatenate(self.stored)
         y, w = stored[:, 0], stored[:, 1]
-        areas = [auc(stored[:, 2 + k], y, w) for k in range(len(self.thetas))] if family.name == "logistic" else []
+        areas = [auc(stored[:, 2 + k], y, w) for k in range(len(self.thetas))] if family.outcomes == "binary" else []
         areas += [0.5] if areas else [None] * len(logliks)
         scores = tuple(
             Score(
@@ -106,46 +104,22 @@ def _dot(x: Array, y: Array) -> float:
     return float(np.einsum("i,i", x, y))
 
 
-def _unit(family: Family) -> Family:
-    """The family with noise of variance 1; :func:`_per_row` corrects the log-likelihoods."""
-    return Linear() if family.code == Linear.code else family
-
-
-def _saturated(family: Family, y: Array) -> Array:
-    """Log-density of every outcome under the model that predicts it exactly; 0 for outcomes of 0 and 1."""
-    if family.name == "poisson":
-        return np.asarray(special.xlogy(y, y) - y - special.gammaln(y + 1.0))
-    return np.asarray(family.loglik(y, y)) if family.name == "linear" else np.zeros(len(y))
-
-
 def deviance_explained(family: Family, eta: Array, y: Array, w: Array) -> float:
     """1 - deviance / deviance of the mean of y; 1 or 0 when y does not vary."""
-    unit = _unit(family)
-    best = w @ _saturated(unit, y)
+    unit = family.unit()
+    best = w @ unit.saturated(y)
     short = best - w @ unit.loglik(eta, y)
-    alone = best - w @ unit.loglik(link(unit, float(w @ y / w.sum())), y)
+    alone = best - w @ unit.loglik(unit.link(float(w @ y / w.sum())), y)
     return float(1.0 - short / alone) if alone > 0.0 else float(short <= 0.0)
 
 
 def _per_row(family: Family, short: float, best: float, weight: float, dispersion: float) -> float:
     """Log-likelihood per row of a model that is ``short`` of the best one, at its own dispersion."""
-    if family.code != Linear.code:
+    if not family.estimates_scale:
         return (best - short) / weight
     if dispersion <= 0.0:
         return math.nan
     return -short / dispersion / weight - 0.5 * math.log(2.0 * math.pi * dispersion)
-
-
-def link(family: Family, mean: float) -> float:
-    """The eta with this mean, limited to where a double can represent the mean.
-
-    >>> from hushprice.demand import Logistic
-    >>> link(Logistic(), 0.5)
-    0.0
-    """
-    if family.name == "logistic":
-        return float(np.clip(special.logit(mean), -30.0, 30.0))
-    return float(np.log(max(mean, 1e-13))) if family.name == "poisson" else float(mean)
 
 
 def auc(score: Array, y: Array, w: Array) -> float | None:
@@ -190,10 +164,10 @@ def tenths(family: Family, mean: Array, y: Array, w: Array) -> tuple[Tenth, ...]
 
 def _interval(family: Family, mean: float, variance: float, n: float) -> tuple[float, float]:
     tail = 0.5 * (1.0 - LEVEL)
-    if family.name == "logistic":
+    if family.outcomes == "binary":
         low, high = binomial(mean * n, n, tail)
         return float(low), float(high)
-    if family.name == "poisson":
+    if family.outcomes == "counts":
         low, high = poisson(mean * n, tail)
         return float(low) / n, float(high) / n
     if n <= 1.0:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from hushprice.arrays import Array
 from hushprice.demand import Family
@@ -15,7 +14,7 @@ from hushprice.fitting.passes.design import Design
 from hushprice.fitting.passes.survey import Progress
 from hushprice.fitting.reading.ordered_map import in_order
 from hushprice.fitting.reading.source import Batch
-from hushprice.kernels import POISSON, newton
+from hushprice.kernels import newton
 from hushprice.kernels import streamed as kernel
 from hushprice.kernels.state import StreamedRows, ridge_penalty
 
@@ -141,8 +140,8 @@ class Newton:
         constant = 0.0
         if self.passes == 1:
             self.family.check_outcome(y)
-            if code == POISSON:
-                each = special.gammaln(y + 1.0)
+            each = self.family.omitted(y)
+            if each is not None:
                 constant = float((each * w if w.size else each).sum())
         sums = Sums(
             records=y.size,
@@ -162,6 +161,7 @@ class Newton:
         Along a separating direction v let a_i = |x_i.v| and r_i = |y_i - psi'_i|, which is at least psi''_i where
         a_i > 0. The squared Newton decrement is at least (g.v)^2 / v'Hv = (sum w r a)^2 / sum w psi'' a^2, and so at
         least sum w r a / max a, and so w psi'' of the record with the largest a. If every w psi'' is larger, there
-        is no such v.
+        is no such v. Where the family is not canonical, r_i can be smaller than the curvature, and nothing is proved.
         """
-        return status == newton.CONVERGED and self.sums.smallest > 4.0 * self.decrement**2
+        proves = self.family.canonical and status == newton.CONVERGED
+        return proves and self.sums.smallest > 4.0 * self.decrement**2

@@ -1,8 +1,8 @@
 """Whether records are separable, in bounded memory, by cutting planes.
 
-The likelihood has no maximum if and only if it never falls and somewhere rises along some direction v:
-logistic, (2 y - 1) x.v >= 0 for all records; Poisson, x.v <= 0 where y = 0 and x.v = 0 elsewhere; not all zero
-(Albert & Anderson 1984). Let s be the signed rows, so that s.v >= 0, and g the sum of those that may be
+The likelihood has no maximum if and only if it never falls and somewhere rises along some direction v: with
+``Family.signs``, sign x.v >= 0 for all records, x.v = 0 where the sign is 0, and not all zero (Albert & Anderson 1984).
+Let s be the signed rows, so that s.v >= 0, and g the sum of those that may be
 positive. A linear program searches for v:
 
     max g.v   over |v_j| <= 1   with s.v >= 0 for a working set of records.
@@ -19,10 +19,10 @@ import numpy as np
 import scipy
 
 from hushprice.arrays import Array
+from hushprice.demand import Family
 from hushprice.fitting.passes.design import Design, Rows
 from hushprice.fitting.reading.ordered_map import in_order
 from hushprice.fitting.reading.source import Batch
-from hushprice.kernels import LOGISTIC
 
 _ROUNDS = 60  # of the linear program over one set of rows
 _WORST = 100  # most records per batch that join the working set
@@ -30,9 +30,9 @@ _JOIN = 2_000  # most records per pass
 _ZERO = 1e-7  # a mean margin or a cosine that is 0 within the tolerance of the linear program
 
 
-def separable(design: Design, code: int) -> bool:
+def separable(design: Design, family: Family) -> bool:
     """Whether a direction separates the outcomes without error; first on the sample, then on all rows."""
-    signs = _Signs.of(design, code)
+    signs = _Signs.of(design, family)
     working = worst = np.zeros((0, signs.aim.size))
     for stage in filter(None, (design.on_sample(), design)):
         for _ in range(_ROUNDS):
@@ -51,25 +51,24 @@ class _Signs:
     """How records become signed rows: the family, the scale of the columns, and g per record (``aim``)."""
 
     design: Design
-    code: int
+    family: Family
     scale: Array
     aim: Array
 
     @classmethod
-    def of(cls, design: Design, code: int) -> _Signs:
-        one = cls(design, code, np.ones(1), np.zeros(0))
+    def of(cls, design: Design, family: Family) -> _Signs:
+        one = cls(design, family, np.ones(1), np.zeros(0))
         count, total, squares = 0, np.zeros(1), np.zeros(1)
 
         def sums(item: tuple[Batch, int]) -> tuple[int, Array, Array]:
             rows = design.encode(item)
             x = one.columns(rows)
-            sign = 2.0 * rows.y - 1.0 if code == LOGISTIC else -1.0 * (rows.y == 0.0)
-            return rows.y.size, sign @ x, np.einsum("ij,ij->j", x, x)
+            return rows.y.size, family.signs(rows.y) @ x, np.einsum("ij,ij->j", x, x)
 
         for n, signed, square in in_order(sums, design.numbered()):
             count, total, squares = count + n, total + signed, squares + square
         scale = np.sqrt(np.where(squares > 0.0, squares, 1.0) / max(count, 1))
-        return cls(design, code, scale, total / scale / max(count, 1))
+        return cls(design, family, scale, total / scale / max(count, 1))
 
     def columns(self, rows: Rows) -> Array:
         """x = (z, -q z) with the sensitive entries only, each column on the scale of its root mean square."""
@@ -100,10 +99,8 @@ def _contradictions(design: Design, signs: _Signs, v: Array) -> Array:
         x = signs.columns(rows)
         length = np.sqrt(np.einsum("ij,ij->i", x, x))  # at least that of the intercept
         cosine = x @ v / length
-        if signs.code == LOGISTIC:
-            sign = 2.0 * rows.y - 1.0
-        else:
-            sign = np.where(rows.y == 0.0, -1.0, -np.sign(cosine))  # x.v = 0 is contradicted on either side
+        sign = signs.family.signs(rows.y)
+        sign = np.where(sign == 0.0, -np.sign(cosine), sign)  # x.v = 0 is contradicted on either side
         margin = sign * cosine
         some = np.argsort(margin, kind="stable")[:_WORST]
         some = some[margin[some] < -_ZERO]

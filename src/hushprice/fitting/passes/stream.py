@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from hushprice.arrays import Array, array
 from hushprice.demand import Family, as_family
@@ -16,7 +15,7 @@ from hushprice.fitting.passes.design import Design
 from hushprice.fitting.passes.newton import Newton, Scale
 from hushprice.fitting.passes.separation import separable
 from hushprice.fitting.passes.survey import Progress
-from hushprice.kernels import LINEAR, LOGISTIC, newton
+from hushprice.kernels import newton
 
 RIDGE = 1.0  # used if the records do not identify the estimate
 _MOST_PASSES = 100
@@ -112,7 +111,7 @@ def stream_fit(
 
     Notes
     -----
-    Minimises ``sum_i w_i [psi(eta_i) - y_i eta_i] + ridge/2 |t|^2`` with ``eta = z.alpha - (z.beta) p``, where t is
+    Minimises ``sum_i w_i loss(eta_i, y_i) + ridge/2 |t|^2`` with ``eta = z.alpha - (z.beta) p``, where t is
     theta in standard units: with (p - centre) / spread instead of p. Weights count like repeated records, in standard
     errors and dispersion too.
 
@@ -141,9 +140,9 @@ def stream_fit(
     else:
         first = _from_sample(design, family, scale, ridge)
     run = Newton(design, family, scale, tolerance, progress)
-    unsure = ridge == 0.0 and family.code != LINEAR and not overlapping
+    unsure = ridge == 0.0 and family.outcomes != "real" and not overlapping
     status = run.minimise(first, ridge, _DOUBT if unsure else _MOST_PASSES)
-    separated = unsure and not run.overlap(status) and separable(design, family.code)
+    separated = unsure and not run.overlap(status) and separable(design, family)
     if status == newton.RUNNING and not separated:
         status = run.minimise(run.theta, ridge, _MOST_PASSES)
     if ridge == 0.0 and (separated or status == newton.SINGULAR):
@@ -163,7 +162,7 @@ def _result(run: Newton, ridge: float, separated: bool) -> StreamedFit:
     values, vectors = np.linalg.eigh(run.plain / np.outer(size, size))
     identified = values > _SINGULAR * m * max(values[-1], 0.0)
     rank = int(identified.sum())
-    linear, freedom = run.family.code == LINEAR, sums.weight - rank
+    linear, freedom = run.family.estimates_scale, sums.weight - rank
     dispersion = 2.0 * sums.loss / freedom if linear and freedom > 0 else 1.0
     covariance = run.scale.map @ (dispersion * _covariance(run.plain, ridge)) @ run.scale.map.T
     if rank < m:
@@ -211,10 +210,6 @@ def _from_sample(design: Design, family: Family, scale: Scale, ridge: float) -> 
     y, w = (np.concatenate([row[k] for row in rows]) for k in (0, 1))
     family.check_outcome(y)
     mean = float(np.average(y, weights=w))
-    floor = 0.5 / y.size
-    if family.code == LOGISTIC:
-        t[0] = special.logit(min(max(mean, floor), 1.0 - floor))
-    else:
-        t[0] = mean if family.code == LINEAR else np.log(max(mean, floor))
+    t[0] = family.link(mean, 0.5 / y.size)
     run = Newton(some, family, scale, 0.01)
     return run.theta if run.minimise(t, max(ridge, RIDGE), 50) == newton.CONVERGED else t

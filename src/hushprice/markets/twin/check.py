@@ -188,16 +188,16 @@ class _Sums:
         """Add a batch."""
         self.rows, self.seen = self.rows + len(rows.y), self.seen + rows.seen
         eta, w, y = self._eta(rows), rows.w, rows.y
-        mu, psi2, phi = self.family.mean(eta), self.family.curvature(eta), self.family.scale**2
+        mu, psi2 = self.family.mean(eta), self.family.curvature(eta)
         x = np.hstack([rows.z, -rows.price[:, None] * rows.z])
-        weighed = Weighed(w, y, mu, phi * psi2, (w * psi2)[:, None] * x)
+        weighed = Weighed(w, y, mu, self.family.variance(eta), (w * psi2)[:, None] * x)
         values = {"overall": rows.price, "tenths of the price": rows.price, "tenths of predicted demand": mu}
         for grouping in self.groupings:
             grouping.add(values.get(grouping.what, rows.segment), weighed)
         drawn = self.family.sample(eta, self.rng)
-        self.score += (w * (y - mu)) @ x / phi
+        self.score += (w * self.family.residual(eta, y)) @ x / self.family.scale**2
         self.moments += [w.sum(), w @ y, w @ y**2, w @ drawn, w @ drawn**2]
-        if self.family.name == "poisson":
+        if self.family.outcomes == "counts":
             self.third += (w * mu) @ x
             error = np.einsum("ij,jk,ik->i", x, self.S, x, optimize=True)
             self.squares += [w @ ((y - mu) ** 2 - mu), w @ (mu + 2.0 * mu**2), w @ mu**2, w @ (mu**2 * error)]
@@ -206,7 +206,7 @@ class _Sums:
         """The result from the sums."""
         # zero for the rows of the fit, about 2 d for other rows
         same = float(self.score @ self.S @ self.score) < 1e-3 * len(self.theta)
-        sign, events = -1.0 if same else 1.0, self.family.name != "linear"
+        sign, events = -1.0 if same else 1.0, self.family.outcomes != "real"
         n, y1, y2, drawn1, drawn2 = self.moments
         return TwinCheck(
             rows=self.rows,
