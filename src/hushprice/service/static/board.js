@@ -2,6 +2,7 @@
 
 import { Chart } from "./charts.js";
 import { difference, duration, el, fill, money, percent, say, short, whole } from "./common.js";
+import { binary } from "./device/kernels.js";
 import { bestPrice, perCustomer, shareOf } from "./numbers.js";
 import { Ranges } from "./ranges.js";
 
@@ -167,7 +168,7 @@ export function showCurve(latest) {
   const pairs = (values) => (known ? prices.map((p, k) => [p, values[k]]) : []);
   const band = (low, high) =>
     known && low ? [{ tone: "main", points: prices.map((p, k) => [p, low[k], high[k]]) }] : [];
-  const chance = summary.family === "logistic";
+  const chance = binary(summary.family);
   const empty = "Nothing has been learned yet. The curve appears with the first reports.";
   say($("demand-unit"), chance ? "chance that this customer buys" : "units this customer buys on average");
   charts.demand.show({
@@ -207,7 +208,7 @@ function capOf({ revenue, revenue_high: high }) {
 
 function showFacts(known) {
   const { best, baseline } = curve;
-  const sold = (at) => (summary.family === "logistic" ? `${percent(at.demand)} buy` : `${short(at.demand)} units`);
+  const sold = (at) => (binary(summary.family) ? `${percent(at.demand)} buy` : `${short(at.demand)} units`);
   const within = best.price_low === undefined ? "" : `${cash(best.price_low)} to ${cash(best.price_high)}`;
   const moved =
     Math.abs(summary.baseline_stated - baseline.price) > 1e-9

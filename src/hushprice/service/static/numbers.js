@@ -1,5 +1,7 @@
 /** The dashboard's own computations: differences of cumulative counts, and the best price of an estimate. */
 
+import { mean } from "./device/kernels.js";
+
 /** Pairs of points of the history that are far enough apart for shares and means not to be mostly noise. */
 export function stretches(past) {
   const n = past.customers.length;
@@ -17,12 +19,6 @@ export function perCustomer(past, sum, count) {
 
 /** The share of experiments over each stretch, as [time, share]. */
 export const shareOf = (past) => perCustomer(past, "experiments", "customers");
-
-/** psi'(eta) */
-function mean(family, eta) {
-  if (family === "logistic") return 1 / (1 + Math.exp(-eta));
-  return family === "poisson" ? Math.exp(Math.min(eta, 700)) : eta;
-}
 
 /**
  * The allowed price with the highest expected profit from a customer, under an estimate of the history. It is for charts

@@ -4,13 +4,50 @@ import { directionInto, exp, hex, highHalf, log, lowHalf, normal, omega, uniform
 
 // -- the price ------------------------------------------------------------------------------------------------------
 
-export const FAMILIES = Object.freeze(["linear", "logistic", "poisson"]);
+/**
+ * What a device knows of each family of demand. mean: psi'(eta), the expected demand; logMean: its logarithm, null where
+ * demand can be negative; best: the best of all prices for b > 0; possible: whether an outcome can be; binary: whether
+ * outcomes are 0 and 1.
+ */
+const DEMAND = {
+  linear: {
+    mean: (eta) => eta,
+    logMean: null,
+    best: (a, b, cost) => 0.5 * (a / b + cost),
+    possible: (y) => typeof y === "number" && Number.isFinite(y),
+    binary: false,
+  },
+  logistic: {
+    mean: (eta) => 1 / (1 + exp(-eta)),
+    logMean: (eta) => -((0 > -eta ? 0 : -eta) + log(1 + exp(-Math.abs(eta)))),
+    best: (a, b, cost) => cost + (1 + omega(a - b * cost - 1)) / b,
+    possible: (y) => y === 0 || y === 1,
+    binary: true,
+  },
+  poisson: {
+    mean: exp,
+    logMean: (eta) => eta,
+    best: (a, b, cost) => cost + 1 / b,
+    possible: (y) => Number.isInteger(y) && y >= 0,
+    binary: false,
+  },
+};
+
+export const FAMILIES = Object.freeze(Object.keys(DEMAND));
+
+function demandOf(family) {
+  if (!Object.hasOwn(DEMAND, family)) throw new RangeError("unknown family of demand");
+  return DEMAND[family];
+}
 
 /** psi'(eta), the expected demand. */
-export function mean(family, eta) {
-  if (family === "logistic") return 1 / (1 + exp(-eta));
-  return family === "poisson" ? exp(eta) : eta;
-}
+export const mean = (family, eta) => demandOf(family).mean(eta);
+
+/** Whether demand of this family can be y. */
+export const possible = (family, y) => demandOf(family).possible(y);
+
+/** Whether customers of this family buy one or none. */
+export const binary = (family) => demandOf(family).binary;
 
 /** (p - cost) psi'(a - b p). */
 const profit = (family, a, b, p, cost) => (p - cost) * mean(family, a - b * p);
@@ -21,27 +58,20 @@ export function clamp(p, low, high) {
   return high < q ? high : q;
 }
 
-/** log((cost - p) psi'(a - b p)) below the cost, where psi' itself could overflow. */
-function logLoss(family, a, b, p, cost) {
-  const eta = a - b * p;
-  if (family === "poisson") return log(cost - p) + eta;
-  return log(cost - p) - ((0 > -eta ? 0 : -eta) + log(1 + exp(-Math.abs(eta))));
-}
-
 /** The better end of [low, high]; for b <= 0, where nothing between them earns more. */
 function bestEnd(family, a, b, cost, low, high) {
-  if (family === "linear") return profit(family, a, b, high, cost) >= profit(family, a, b, low, cost) ? high : low;
+  const { logMean } = demandOf(family);
+  if (logMean === null) return profit(family, a, b, high, cost) >= profit(family, a, b, low, cost) ? high : low;
   if (high >= cost) return high;
-  return logLoss(family, a, b, high, cost) <= logLoss(family, a, b, low, cost) ? high : low;
+  // log((cost - p) psi'(a - b p)) below the cost, where psi' itself could overflow
+  const logLoss = (p) => log(cost - p) + logMean(a - b * p);
+  return logLoss(high) <= logLoss(low) ? high : low;
 }
 
-/** The p in [low, high] that maximises (p - cost) psi'(a - b p), in closed form. */
+/** The p in [low, high] that maximises (p - cost) psi'(a - b p). */
 export function bestPrice(family, a, b, cost, low, high) {
   if (!(b > 0)) return bestEnd(family, a, b, cost, low, high);
-  let p = 0.5 * (a / b + cost);
-  if (family === "logistic") p = cost + (1 + omega(a - b * cost - 1)) / b;
-  else if (family === "poisson") p = cost + 1 / b;
-  return clamp(p, low, high);
+  return clamp(demandOf(family).best(a, b, cost), low, high);
 }
 
 /** How many prices of the ladder lie below p (or, with `orAt`, not above it). */

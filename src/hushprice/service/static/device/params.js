@@ -2,7 +2,7 @@
 
 import { InvalidInput } from "./errors.js";
 import { fairCoin, lossDelta, lossOf } from "./guarantee.js";
-import { FAMILIES, clamp, privatize, quoteOnTerms, score, utility } from "./kernels.js";
+import { FAMILIES, clamp, possible, privatize, quoteOnTerms, score, utility } from "./kernels.js";
 import {
   LARGEST,
   LARGEST_EPSILON,
@@ -291,13 +291,6 @@ export function quote(params, z, { segment = null, cost = null, uniform = 0, pri
   const { phase, family, level, ladder } = params;
   const [a, b] = utility(context, params.theta);
   return quoteOnTerms(phase, family, a, b, level, uniform, unitCost, low, high, ladder);
-}
-
-/** Whether y is a possible outcome in this family of demand. */
-function possible(family, y) {
-  if (family === "logistic") return y === 0 || y === 1;
-  if (family === "poisson") return Number.isInteger(y) && y >= 0;
-  return typeof y === "number" && Number.isFinite(y);
 }
 
 /** The outcome as a number; true means sold, false not sold. */
