@@ -183,13 +183,16 @@ def test_numbers_have_the_bits_of_the_kernels() -> None:
     rng = np.random.default_rng(1)
     x = np.concatenate([rng.normal(size=3000) * scale for scale in (0.01, 1.0, 30.0, 500.0)])
     assert [numbers.exp(v) for v in x.tolist()] == KERNEL_FAMILIES["poisson"]().mean(x).tolist()
+    probit = KERNEL_FAMILIES["probit"]()
+    assert [numbers.normal_cdf(v) for v in x.tolist()] == probit.mean(x).tolist()
+    assert [numbers.log_normal_cdf(v) for v in x.tolist()] == probit.loglik(x, 1.0).tolist()
     for spread in (rng.uniform(-8.0, 24.0, 6000), rng.uniform(-800.0, -8.0, 500), np.exp(rng.uniform(3.2, 60.0, 2000))):
         values = spread.copy()
         special.omegas(values)
         assert [numbers.omega(v) for v in spread.tolist()] == values.tolist()
 
 
-@pytest.mark.parametrize("family", ["linear", "logistic", "poisson"])
+@pytest.mark.parametrize("family", KERNEL_FAMILIES)
 def test_prices_and_scores_have_the_bits_of_the_kernels(family: str) -> None:
     rng, code = np.random.default_rng(2), KERNEL_FAMILIES[family]().code
     for _ in range(1500):

@@ -15,7 +15,7 @@ from hushprice.estimation import DRIFT_BOUND, Prior, RunningEstimator, design, f
 from tests.support.paths import KARLAN_ZINMAN
 
 SM_FAMILIES = {"linear": sm.families.Gaussian, "logistic": sm.families.Binomial, "poisson": sm.families.Poisson}
-FAMILIES = [hp.Linear(), hp.Logistic(), hp.Poisson()]
+FAMILIES = [hp.Linear(), hp.Logistic(), hp.Poisson(), hp.Probit()]
 
 
 def _data(family: Family, n: int, d: int, seed: int) -> tuple[Any, Any]:
@@ -30,7 +30,10 @@ def _data(family: Family, n: int, d: int, seed: int) -> tuple[Any, Any]:
 def test_agrees_with_statsmodels(family: Family, n: int, d: int) -> None:
     x, y = _data(family, n, d, seed=n)
     ours = fit(family, x, y)
-    theirs = sm.GLM(y, x, family=SM_FAMILIES[family.name]()).fit(tol=1e-14, maxiter=200)
+    if family.name == "probit":  # by the observed information, as ours
+        theirs = sm.Probit(y, x).fit(method="newton", tol=1e-14, maxiter=200, disp=0)
+    else:
+        theirs = sm.GLM(y, x, family=SM_FAMILIES[family.name]()).fit(tol=1e-14, maxiter=200)
     np.testing.assert_allclose(ours.theta, theirs.params, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(ours.standard_errors, theirs.bse, rtol=1e-6)
     if family.name != "linear":  # statsmodels plugs in its own estimate of sigma there
@@ -51,7 +54,7 @@ def test_weights_count_as_repeated_records(family: Family, rng: np.random.Genera
 def test_ridge_estimate_has_zero_penalised_gradient(family: Family) -> None:
     x, y = _data(family, 400, 4, seed=2)
     theta = fit(family, x, y, ridge=2.5).theta
-    gradient = x.T @ (family.mean(x @ theta) - y) + 2.5 * theta
+    gradient = -x.T @ family.residual(x @ theta, y) + 2.5 * theta
     assert np.abs(gradient).max() < 1e-9
 
 

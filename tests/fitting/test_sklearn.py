@@ -93,10 +93,10 @@ def data(n: int = 600, seed: int = 3) -> tuple[Any, Any]:
     return X, rng.poisson(np.exp(1.0 - 0.5 * X[:, 0] + 0.3 * X[:, 1]))
 
 
-@pytest.mark.parametrize("family", ["linear", "poisson", "logistic"])
+@pytest.mark.parametrize("family", ["linear", "poisson", "logistic", "probit"])
 def test_weights_count_like_repeated_rows(family: str) -> None:
     X, y = data()
-    outcome = np.minimum(y, 1) if family == "logistic" else y
+    outcome = np.minimum(y, 1) if family in ("logistic", "probit") else y
     w = np.random.default_rng(5).integers(0, 4, len(y))
     weighted = DemandModel(price=0, family=family).fit(X, outcome, sample_weight=w)
     repeated = DemandModel(price=0, family=family).fit(np.repeat(X, w, axis=0), np.repeat(outcome, w))

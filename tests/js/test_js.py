@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from protocol.device_vectors import device_vectors
 
-from hushprice.demand import Linear, Logistic, Poisson
+from hushprice.demand import FAMILIES, Linear, Logistic, Poisson
 from hushprice.errors import BudgetSpent
 from hushprice.kernels import glm, phases, philox, quote, special
 from hushprice.kernels.score import score
@@ -25,7 +25,7 @@ from hushprice.privacy.wire import Report
 from hushprice.version import __version__
 from tests.support.node import DEVICE, JS_TESTS, run_node
 
-CODES = {"linear": glm.LINEAR, "logistic": glm.LOGISTIC, "poisson": glm.POISSON}
+CODES = {name: family.code for name, family in FAMILIES.items()}
 PHASES = {"explore": phases.EXPLORE, "exploit": phases.EXPLOIT, "fixed": phases.FIXED}
 Case = tuple[Any, Any]  # a question and the kernels' answer
 

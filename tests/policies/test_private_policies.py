@@ -120,7 +120,7 @@ def test_configurations_are_those_of_stored_results(name: str, own: dict[str, An
 # -- the steps -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", ["logistic", "linear", "poisson"])
+@pytest.mark.parametrize("family", ["logistic", "linear", "poisson", "probit"])
 @pytest.mark.parametrize(
     ("name", "options"), [("etc-ldp", {}), ("etc-ldp", {"noise": "privunit"}), ("etc-ldp-approx", {})]
 )

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import special
 
 from hushprice.arrays import Array
-from hushprice.demand.family import BinaryFamily, Family, Outcomes, register
+from hushprice.demand.family import BinaryFamily, Family, Numbers, Outcomes, register
 from hushprice.errors import finite
-from hushprice.kernels import LINEAR, LOGISTIC, POISSON
+from hushprice.kernels.glm import LINEAR, LOGISTIC, POISSON, PROBIT
 
 _TINY = 1e-300
-_LARGEST_LOGIT = 30.0  # beyond it a double cannot tell the mean from 0 or 1 much longer
+_LARGEST_LOGIT, _LARGEST_PROBIT = 30.0, 8.0  # beyond these a double hardly tells the mean from 1
 
 
 @register
@@ -136,4 +136,65 @@ class Poisson(Family):
         return float(-np.log((cost - low) / (cost - high)) / (high - low))
 
 
-__all__ = ["Linear", "Logistic", "Poisson"]
+@register
+@dataclass(frozen=True)
+class Probit(BinaryFamily):
+    """A customer buys one or none: P(y = 1) = Phi(a - b p), Phi the standard normal distribution function.
+
+    The customer buys if a - b p + N(0, 1) > 0. The link is not canonical. Estimates maximise the likelihood, whose
+    residual is phi(eta) (y - Phi(eta)) / (Phi(eta) (1 - Phi(eta))), unbounded in eta; standard errors are from the
+    observed information. Private scores are (y - Phi(eta)) x: bounded by |x|, with mean zero at the truth, and minus
+    the gradient of the convex loss psi(eta) - y eta, psi(eta) = eta Phi(eta) + phi(eta) (the matching loss of Phi).
+
+    Examples
+    --------
+    >>> Probit().mean(0.0)
+    0.5
+    >>> round(Probit().optimal_price(1.0, 1.0, (0.0, 3.0)), 3)
+    1.132
+    """
+
+    name: ClassVar[str] = "probit"
+    code: ClassVar[int] = PROBIT
+
+    def variance(self, eta: Numbers) -> Any:
+        """Phi(eta) (1 - Phi(eta))."""
+        return self.mean(eta) * self.mean(np.negative(eta))
+
+    def residual(self, eta: Numbers, y: Numbers) -> Any:
+        """Minus the derivative of -log Phi((2 y - 1) eta)."""
+        sign = 2.0 * np.asarray(y, dtype=np.float64) - 1.0
+        return sign * self.curvature(eta) / self.mean(sign * np.asarray(eta, dtype=np.float64))
+
+    def link(self, mean: float, floor: float | None = None) -> float:
+        inside = mean if floor is None else min(max(mean, floor), 1.0 - floor)
+        return float(np.clip(special.ndtri(inside), -_LARGEST_PROBIT, _LARGEST_PROBIT))
+
+    def constant_loglik(self, at_zero: float, weight: float, total: float, eta: float) -> float:
+        return float(total * self.loglik(eta, 1.0) + (weight - total) * self.loglik(eta, 0.0))
+
+    def best_utility(self, slope: Array, price: float, cost: float) -> tuple[Array, Array]:
+        """a = b p + eta, where Phi(eta) / phi(eta) = s = b (p - c); its logarithm is convex in eta."""
+        s = slope * (price - cost)
+        eta = np.sqrt(2.0 * np.log(np.maximum(s / math.sqrt(0.5 * math.pi), 1.0)))  # at or right of the root
+        for _ in range(60):
+            hazard = self.curvature(eta) / self.mean(eta)
+            step = -(np.log(hazard) + np.log(s)) / (eta + hazard)
+            eta = eta - step
+            if not np.any(np.abs(step) > 1e-12 * (1.0 + np.abs(eta))):
+                break
+        return slope * price + eta, slope + slope / (s * (eta + 1.0 / s))
+
+    def end_utility(self, slope: Array, low: float, high: float, cost: float) -> Array:
+        """Where log Phi(a - b h) - log Phi(a - b l), which falls with a, is log((c - l) / (c - h)): by bisection."""
+        ratio, rise = (cost - low) / (cost - high), -slope * (high - low)
+        left = -rise - np.log(ratio) / rise
+        right = np.full_like(left, special.ndtri(1.0 / ratio))
+        for _ in range(100):
+            middle = 0.5 * (left + right)
+            above = special.log_ndtr(middle + rise) - special.log_ndtr(middle) > np.log(ratio)
+            left, right = np.where(above, middle, left), np.where(above, right, middle)
+        return np.asarray(slope * low + 0.5 * (left + right))
+
+
+__all__ = ["Linear", "Logistic", "Poisson", "Probit"]

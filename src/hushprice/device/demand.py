@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hushprice.device.numbers import exp, log, omega
+from hushprice.device.numbers import best_normal_margin, exp, log, log_normal_cdf, normal_cdf, omega
 
 PHASES = ("explore", "exploit", "fixed")
 LARGEST_RESIDUAL = 1e100  # one beyond it is cut before anything overflows
@@ -57,6 +57,13 @@ FAMILIES: dict[str, Demand] = {
         best=lambda a, b, cost: cost + 1.0 / b,
         possible=lambda y: y >= 0.0 and y == int(y),
         domain="a whole number of at least 0",
+    ),
+    "probit": Demand(
+        mean=normal_cdf,
+        log_mean=log_normal_cdf,
+        best=lambda a, b, cost: cost + best_normal_margin(a - b * cost) / b,
+        possible=lambda y: y in (0.0, 1.0),
+        domain="0 or 1",
     ),
 }
 

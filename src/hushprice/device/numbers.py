@@ -1,4 +1,4 @@
-"""exp, log, Wright omega and the normal quantile, to the last bit as ``hushprice.kernels.special`` computes them.
+"""exp, log, Wright omega, the normal quantile and Phi, to the last bit as ``hushprice.kernels`` computes them.
 
 They are made of the IEEE operations + - * / sqrt alone, in a fixed order, so that a price and a report have the same
 bits in every language. ``docs/privacy.md`` has the recipe, ``protocol/vectors/device.json`` test vectors.
@@ -169,3 +169,79 @@ def lower_quantile(u: float) -> float:
         return q * _rational(0.180625 - q * q, _CENTRE)
     r = math.sqrt(-log(u))
     return -_rational(r - 1.6, _MIDDLE) if r <= 5.0 else -_rational(r - 5.0, _TAIL)
+
+
+_NORMAL_TAIL = (
+    -6.763267210562454e-10, -1.5456221598143852e-09, 5.474708632048689e-09, 1.7442583764419795e-08,
+    -1.7932121916642413e-08, -1.1022354013739079e-07, -1.237153366992197e-09, 5.507747965364098e-07,
+    4.0671730125154447e-07, -2.6118464340168558e-06, -3.433372216853275e-06, 1.3626315192600401e-05,
+    2.1250446856208376e-05, -8.785300442645791e-05, -9.443033944152223e-05, 0.0006948970692570495,
+    -0.00028562308680939413, -0.0050023785870514665, 0.01793609747886859, -0.03219783742831453,
+    0.02860036405357749, 0.013999634724430469, -0.09670347732652607, 0.47205320650984467,
+)  # fmt: skip
+DENSITY_AT_ZERO = 0.3989422804014327  # 1 / sqrt(2 pi)
+_TAIL_RATIO_AT_ZERO = 1.2533141373155001  # sqrt(pi / 2)
+
+
+def normal_tail(x: float) -> float:
+    """Phi(-x) e^(x^2 / 2) for x >= 0: a polynomial in (x - 4) / (x + 4), divided by 1 + x.
+
+    >>> normal_tail(0.0)
+    0.5
+    """
+    x = x if x < 1e300 else 1e300
+    t = (x - 4.0) / (x + 4.0)
+    s = _NORMAL_TAIL[0]
+    for c in _NORMAL_TAIL[1:]:
+        s = s * t + c
+    return s / (1.0 + x)
+
+
+def normal_cdf(x: float) -> float:
+    """Phi(x).
+
+    >>> round(normal_cdf(-1.959964), 6)
+    0.025
+    """
+    q = exp(-0.5 * x * x) * normal_tail(abs(x))
+    return 1.0 - q if x > 0.0 else q
+
+
+def log_normal_cdf(x: float) -> float:
+    """log Phi(x).
+
+    >>> log_normal_cdf(0.0) == log(0.5)
+    True
+    """
+    if x > 0.0:
+        return log(1.0 - exp(-0.5 * x * x) * normal_tail(x))
+    return log(normal_tail(-x)) - 0.5 * x * x
+
+
+def _mills(x: float) -> float:
+    """Phi(x) / phi(x)."""
+    if x > 0.0:
+        e = exp(-0.5 * x * x)
+        return (1.0 - e * normal_tail(x)) / (DENSITY_AT_ZERO * e)
+    return normal_tail(-x) / DENSITY_AT_ZERO
+
+
+def best_normal_margin(level: float) -> float:
+    """The s that maximises s Phi(level - s): s = mills(x) at the root x of x + mills(x) = level, by Newton's method.
+
+    >>> round(best_normal_margin(1.0), 3)
+    1.132
+    """
+    level = level if level < 1e300 else 1e300
+    level = level if level > -1e300 else -1e300
+    if level > _TAIL_RATIO_AT_ZERO:
+        x = math.sqrt(2.0 * log(level / _TAIL_RATIO_AT_ZERO))
+    else:
+        x = level if level < 0.0 else 0.0
+    for _ in range(60):
+        r = _mills(x)
+        step = (x + r - level) / (2.0 + x * r)
+        x = x - step
+        if not abs(step) > 1e-8 * (1.0 + abs(x)):
+            break
+    return level - x if x > 0.0 else _mills(x)

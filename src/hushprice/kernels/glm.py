@@ -3,16 +3,17 @@
 Demand has mean ``psi'(eta)`` with ``eta = a - b p``, ``a = z.alpha`` and ``b = z.beta``. A family is an integer code.
 The last branch of every dispatch on a code raises ``ValueError("unknown family")``: no code behaves like another.
 
-A family's loss is its negative log-likelihood without the terms that do not depend on eta, psi(eta) - y eta for the
-three families here.
+A family's loss is its negative log-likelihood without the terms that do not depend on eta, psi(eta) - y eta if the
+family is canonical. Probit demand is not: psi is the integral of Phi, and the loss -log Phi((2 y - 1) eta).
 """
 
 import math
 
 from hushprice.kernels.jit import compiled, inlined, ufunc
+from hushprice.kernels.normal import DENSITY_AT_ZERO, best_margin, hazard, log_normal_cdf, normal_cdf
 from hushprice.kernels.special import exp, log, normal_quantile, omega, omegas, poisson_quantile
 
-LINEAR, LOGISTIC, POISSON = 0, 1, 2
+LINEAR, LOGISTIC, POISSON, PROBIT = 0, 1, 2, 3
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -35,6 +36,8 @@ def psi(code, eta):
         return exp(eta)
     if code == LINEAR:
         return 0.5 * eta * eta
+    if code == PROBIT:
+        return eta * normal_cdf(eta) + curvature(code, eta)
     raise ValueError("unknown family")
 
 
@@ -47,6 +50,8 @@ def mean(code, eta):
         return exp(eta)
     if code == LINEAR:
         return eta
+    if code == PROBIT:
+        return normal_cdf(eta)
     raise ValueError("unknown family")
 
 
@@ -60,6 +65,8 @@ def curvature(code, eta):
         return exp(eta)
     if code == LINEAR:
         return 1.0
+    if code == PROBIT:
+        return DENSITY_AT_ZERO * exp(-0.5 * eta * eta)
     raise ValueError("unknown family")
 
 
@@ -72,13 +79,15 @@ def skewness(code, eta):
         return exp(eta)
     if code == LINEAR:
         return 0.0
+    if code == PROBIT:
+        return -eta * curvature(code, eta)
     raise ValueError("unknown family")
 
 
 @compiled
 def positive(code):
     """Whether expected demand is above 0 at every price."""
-    if code in (LOGISTIC, POISSON):
+    if code in (LOGISTIC, POISSON, PROBIT):
         return True
     if code == LINEAR:
         return False
@@ -90,7 +99,7 @@ def positive(code):
 
 @compiled
 def loss(code, eta, y):
-    """(loss, its first and its second derivative in eta) of one outcome, with one exponential for the three."""
+    """(loss, its first and its second derivative in eta) of one outcome, from shared terms."""
     if code == LOGISTIC:
         e = exp(-abs(eta))
         mu = 1.0 / (1.0 + e)
@@ -101,6 +110,10 @@ def loss(code, eta, y):
         return mu - y * eta, mu - y, mu
     if code == LINEAR:
         return 0.5 * eta * eta - y * eta, eta - y, 1.0
+    if code == PROBIT:
+        m = eta if y > 0.5 else -eta
+        h = hazard(m)
+        return -log_normal_cdf(m), (-h if y > 0.5 else h), (h * (h + m) if m > -1e4 else 1.0)
     raise ValueError("unknown family")
 
 
@@ -140,6 +153,8 @@ def canonical(code):
     """Whether the loss is psi(eta) - y eta."""
     if code in (LOGISTIC, POISSON, LINEAR):
         return True
+    if code == PROBIT:
+        return False
     raise ValueError("unknown family")
 
 
@@ -148,6 +163,8 @@ def steepness(code, size):
     """A bound on the ratio of the third derivative of the loss to the second for |eta| <= size."""
     if canonical(code):
         return 1.0
+    if code == PROBIT:
+        return max(size, 1.0)
     raise ValueError("unknown family")
 
 
@@ -156,7 +173,7 @@ def quadratic(code):
     """Whether the loss is quadratic in eta."""
     if code == LINEAR:
         return True
-    if code in (LOGISTIC, POISSON):
+    if code in (LOGISTIC, POISSON, PROBIT):
         return False
     raise ValueError("unknown family")
 
@@ -171,13 +188,15 @@ def loglik(code, scale, eta, y):
     if code == LINEAR:
         r = (y - eta) / scale
         return -0.5 * r * r - math.log(scale) - _HALF_LOG_2PI
+    if code == PROBIT:
+        return log_normal_cdf(eta if y > 0.5 else -eta)
     raise ValueError("unknown family")
 
 
 @inlined
 def draw(code, scale, mu, u):
     """The demand of mean mu that a uniform u in [0, 1) stands for: the inverse of the distribution function."""
-    if code == LOGISTIC:
+    if code in (LOGISTIC, PROBIT):
         return 1.0 if u < mu else 0.0
     if code == POISSON:
         return poisson_quantile(u, mu)
@@ -202,6 +221,8 @@ def logmean(code, eta):
         return -softplus(-eta)
     if code == POISSON:
         return eta
+    if code == PROBIT:
+        return log_normal_cdf(eta)
     raise ValueError("unknown family")
 
 
@@ -212,6 +233,8 @@ def log_slope(code, eta):
         return 1.0 - mean(code, eta)
     if code == POISSON:
         return 1.0
+    if code == PROBIT:
+        return hazard(eta)
     raise ValueError("unknown family")
 
 
@@ -222,6 +245,8 @@ def log_bend(code, eta, rho):
         return 1.0 - rho
     if code == POISSON:
         return 0.0
+    if code == PROBIT:
+        return eta + rho
     raise ValueError("unknown family")
 
 
@@ -242,6 +267,8 @@ def _logloss(code, a, b, p, cost):
         return log(cost - p) - (max(-eta, 0.0) + log(1.0 + exp(-abs(eta))))
     if code == POISSON:
         return log(cost - p) + eta
+    if code == PROBIT:
+        return log(cost - p) + log_normal_cdf(eta)
     raise ValueError("unknown family")
 
 
@@ -257,7 +284,7 @@ def best_end(code, a, b, cost, low, high):
 
 @inlined
 def best_price(code, a, b, cost, low, high):
-    """The p in [low, high] that maximises (p - cost) psi'(a - b p), in closed form."""
+    """The p in [low, high] that maximises (p - cost) psi'(a - b p)."""
     if not b > 0.0:
         return best_end(code, a, b, cost, low, high)
     if code == LOGISTIC:
@@ -266,6 +293,8 @@ def best_price(code, a, b, cost, low, high):
         p = cost + 1.0 / b
     elif code == LINEAR:
         p = 0.5 * (a / b + cost)
+    elif code == PROBIT:
+        p = cost + best_margin(a - b * cost) / b
     else:
         raise ValueError("unknown family")
     return min(max(p, low), high)

@@ -1,6 +1,19 @@
 /** The price, the score and the report: functions of numbers, without randomness of their own. */
 
-import { directionInto, exp, hex, highHalf, log, lowHalf, normal, omega, uniformOf } from "./numbers.js";
+import {
+  bestNormalMargin,
+  directionInto,
+  exp,
+  hex,
+  highHalf,
+  log,
+  logNormalCdf,
+  lowHalf,
+  normal,
+  normalCdf,
+  omega,
+  uniformOf,
+} from "./numbers.js";
 
 // -- the price ------------------------------------------------------------------------------------------------------
 
@@ -30,6 +43,13 @@ const DEMAND = {
     best: (a, b, cost) => cost + 1 / b,
     possible: (y) => Number.isInteger(y) && y >= 0,
     binary: false,
+  },
+  probit: {
+    mean: normalCdf,
+    logMean: logNormalCdf,
+    best: (a, b, cost) => cost + bestNormalMargin(a - b * cost) / b,
+    possible: (y) => y === 0 || y === 1,
+    binary: true,
   },
 };
 

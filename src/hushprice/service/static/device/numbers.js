@@ -1,5 +1,5 @@
 /**
- * Numbers with the same bits in every language: random words, Philox, exp, log, Wright omega, the normal quantile.
+ * Numbers with the same bits in every language: random words, Philox, exp, log, Wright omega, the normal quantile, Phi.
  *
  * All floating point is IEEE double with + - * / and the square root, in the order written. A word of 64 bits is a
  * BigInt where it is handed around, and two numbers of 32 bits (high, low) where many are worked with.
@@ -305,6 +305,62 @@ export function normalQuantile(u) {
   const r = Math.sqrt(-log(rest < 1e-300 ? 1e-300 : rest));
   const value = r <= 5 ? rational(r - 1.6, MIDDLE) : rational(r - 5, TAIL);
   return q < 0 ? -value : value;
+}
+
+// From the highest power down: the polynomial of normalTail.
+// prettier-ignore
+const NORMAL_TAIL = [
+  -6.763267210562454e-10, -1.5456221598143852e-09, 5.474708632048689e-09, 1.7442583764419795e-08,
+  -1.7932121916642413e-08, -1.1022354013739079e-07, -1.237153366992197e-09, 5.507747965364098e-07,
+  4.0671730125154447e-07, -2.6118464340168558e-06, -3.433372216853275e-06, 1.3626315192600401e-05,
+  2.1250446856208376e-05, -8.785300442645791e-05, -9.443033944152223e-05, 0.0006948970692570495,
+  -0.00028562308680939413, -0.0050023785870514665, 0.01793609747886859, -0.03219783742831453,
+  0.02860036405357749, 0.013999634724430469, -0.09670347732652607, 0.47205320650984467,
+];
+const DENSITY_AT_ZERO = 0.3989422804014327; // 1 / sqrt(2 pi)
+const TAIL_RATIO_AT_ZERO = 1.2533141373155001; // sqrt(pi / 2)
+
+/** Phi(-x) e^(x^2 / 2) for x >= 0: a polynomial in (x - 4) / (x + 4), divided by 1 + x. */
+function normalTail(x) {
+  x = x < 1e300 ? x : 1e300;
+  const t = (x - 4) / (x + 4);
+  let s = NORMAL_TAIL[0];
+  for (let k = 1; k < 24; k++) s = s * t + NORMAL_TAIL[k];
+  return s / (1 + x);
+}
+
+/** Phi(x), the normal distribution function. */
+export function normalCdf(x) {
+  const q = exp(-0.5 * x * x) * normalTail(Math.abs(x));
+  return x > 0 ? 1 - q : q;
+}
+
+/** log Phi(x). */
+export function logNormalCdf(x) {
+  if (x > 0) return log(1 - exp(-0.5 * x * x) * normalTail(x));
+  return log(normalTail(-x)) - 0.5 * x * x;
+}
+
+/** Phi(x) / phi(x). */
+function mills(x) {
+  if (!(x > 0)) return normalTail(-x) / DENSITY_AT_ZERO;
+  const e = exp(-0.5 * x * x);
+  return (1 - e * normalTail(x)) / (DENSITY_AT_ZERO * e);
+}
+
+/** The s that maximises s Phi(level - s): s = mills(x) at the root x of x + mills(x) = level, by Newton's method. */
+export function bestNormalMargin(level) {
+  level = level < 1e300 ? level : 1e300;
+  level = level > -1e300 ? level : -1e300;
+  let x = level < 0 ? level : 0;
+  if (level > TAIL_RATIO_AT_ZERO) x = Math.sqrt(2 * log(level / TAIL_RATIO_AT_ZERO));
+  for (let k = 0; k < 60; k++) {
+    const r = mills(x);
+    const step = (x + r - level) / (2 + x * r);
+    x = x - step;
+    if (!(Math.abs(step) > 1e-8 * (1 + Math.abs(x)))) break;
+  }
+  return x > 0 ? level - x : mills(x);
 }
 
 /**
