@@ -1,7 +1,7 @@
 """The families of demand: everything that kernels compute differently from family to family.
 
 Demand has mean ``psi'(eta)`` with ``eta = a - b p``, ``a = z.alpha`` and ``b = z.beta``. A family is an integer code.
-The last branch of every dispatch on a code raises ``ValueError("unknown family")``: no code behaves like another.
+The last branch of every dispatch on a code is :func:`unknown_family`, which raises: no code behaves like another.
 
 A family's loss is its negative log-likelihood without the terms that do not depend on eta, psi(eta) - y eta if the
 family is canonical. Probit demand is not: psi is the integral of Phi, and the loss -log Phi((2 y - 1) eta).
@@ -16,6 +16,14 @@ from hushprice.kernels.special import exp, log, normal_quantile, omega, omegas, 
 LINEAR, LOGISTIC, POISSON, PROBIT = 0, 1, 2, 3
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+@compiled
+def unknown_family(code):
+    """Raise ValueError: the last branch of every dispatch. It is no part of the functions that Numba inlines."""
+    if code == code:  # always; without it Numba would see no number returned
+        raise ValueError("unknown family")
+    return 0.0
 
 
 @inlined
@@ -38,7 +46,7 @@ def psi(code, eta):
         return 0.5 * eta * eta
     if code == PROBIT:
         return eta * normal_cdf(eta) + curvature(code, eta)
-    raise ValueError("unknown family")
+    return unknown_family(code)
 
 
 @inlined
@@ -52,7 +60,7 @@ def mean(code, eta):
         return eta
     if code == PROBIT:
         return normal_cdf(eta)
-    raise ValueError("unknown family")
+    return unknown_family(code)
 
 
 @inlined
@@ -67,7 +75,7 @@ def curvature(code, eta):
         return 1.0
     if code == PROBIT:
         return DENSITY_AT_ZERO * exp(-0.5 * eta * eta)
-    raise ValueError("unknown family")
+    return unknown_family(code)
 
 
 @compiled
@@ -81,7 +89,7 @@ def skewness(code, eta):
         return 0.0
     if code == PROBIT:
         return -eta * curvature(code, eta)
-    raise ValueError("unknown family")
+    return unknown_family(code)
 
 
 @compiled
@@ -91,7 +99,7 @@ def positive(code):
         return True
     if code == LINEAR:
         return False
-    raise ValueError("unknown family")
+    return unknown_family(code) > 0.0
 
 
 # -- the likelihood ---------------------------------------------------------------------------------------------
@@ -114,7 +122,8 @@ def loss(code, eta, y):
         m = eta if y > 0.5 else -eta
         h = hazard(m)
         return -log_normal_cdf(m), (-h if y > 0.5 else h), (h * (h + m) if m > -1e4 else 1.0)
-    raise ValueError("unknown family")
+    unknown_family(code)
+    return 0.0, 0.0, 0.0
 
 
 @compiled
@@ -155,7 +164,7 @@ def canonical(code):
         return True
     if code == PROBIT:
         return False
-    raise ValueError("unknown family")
+    return unknown_family(code) > 0.0
 
 
 @compiled
@@ -164,8 +173,8 @@ def steepness(code, size):
     if canonical(code):
         return 1.0
     if code == PROBIT:
-        return max(size, 1.0)
-    raise ValueError("unknown family")
+        return min(max(size, 1.0), 2.0)  # beyond 2 the second derivative falls so fast that a record hardly counts
+    return unknown_family(code)
 
 
 @compiled
@@ -175,7 +184,7 @@ def quadratic(code):
         return True
     if code in (LOGISTIC, POISSON, PROBIT):
         return False
-    raise ValueError("unknown family")
+    return unknown_family(code) > 0.0
 
 
 @compiled
@@ -190,7 +199,7 @@ def loglik(code, scale, eta, y):
         return -0.5 * r * r - math.log(scale) - _HALF_LOG_2PI
     if code == PROBIT:
         return log_normal_cdf(eta if y > 0.5 else -eta)
-    raise ValueError("unknown family")
+    return unknown_family(code)
 
 
 @inlined
@@ -202,7 +211,7 @@ def draw(code, scale, mu, u):
         return poisson_quantile(u, mu)
     if code == LINEAR:
         return mu + scale * normal_quantile(u)
-    raise ValueError("unknown family")
+    return unknown_family(code)
 
 
 # -- log demand, of the families with positive demand -----------------------------------------------------------
@@ -223,7 +232,7 @@ def logmean(code, eta):
         return eta
     if code == PROBIT:
         return log_normal_cdf(eta)
-    raise ValueError("unknown family")
+    return unknown_family(code)
 
 
 @inlined
@@ -235,7 +244,7 @@ def log_slope(code, eta):
         return 1.0
     if code == PROBIT:
         return hazard(eta)
-    raise ValueError("unknown family")
+    return unknown_family(code)
 
 
 @inlined
@@ -247,7 +256,7 @@ def log_bend(code, eta, rho):
         return 0.0
     if code == PROBIT:
         return eta + rho
-    raise ValueError("unknown family")
+    return unknown_family(code)
 
 
 # -- the best price ---------------------------------------------------------------------------------------------
@@ -269,7 +278,7 @@ def _logloss(code, a, b, p, cost):
         return log(cost - p) + eta
     if code == PROBIT:
         return log(cost - p) + log_normal_cdf(eta)
-    raise ValueError("unknown family")
+    return unknown_family(code)
 
 
 @compiled
@@ -296,7 +305,7 @@ def best_price(code, a, b, cost, low, high):
     elif code == PROBIT:
         p = cost + best_margin(a - b * cost) / b
     else:
-        raise ValueError("unknown family")
+        p = unknown_family(code)
     return min(max(p, low), high)
 
 
