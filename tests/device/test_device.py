@@ -950,7 +950,7 @@ def test_the_arguments_of_a_device_are_checked() -> None:
             device_of(Service(), **wrong)
     for options in (
         {"epsilon": 0.0}, {"epsilon": 31.0}, {"delta": -1.0}, {"delta": 0.6}, {"clip": 0.0}, {"mechanisms": ()},
-        {"mechanisms": "l2-ball"}, {"mechanisms": ("l2",)}, {"prices": (3.0, 1.0)}, {"family": "probit"},
+        {"mechanisms": "l2-ball"}, {"mechanisms": ("l2",)}, {"prices": (3.0, 1.0)}, {"family": "tobit"},
         {"segments": "ab"}, {"segments": ("a", "a")}, {"segments": ("",)}, {"segments": 3}, {"features": ()},
         {"features": "ab"}, {"features": ("a", "a")}, {"features": ("a", ("a", 1.0))}, {"features": (("a",),)},
         {"features": (("a", math.nan),)}, {"features": (1,)}, {"features": 3},

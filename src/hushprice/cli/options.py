@@ -25,7 +25,7 @@ Dim = Annotated[
 ]
 FamilyName = Annotated[
     str | None,
-    typer.Option("--family", help="True demand: logistic, linear or poisson.", show_default="the market's"),
+    typer.Option("--family", help="True demand: logistic, probit, linear or poisson.", show_default="the market's"),
 ]
 Horizon = Annotated[int, typer.Option("--horizon", "-T", help="Customers per replication.")]
 Replications = Annotated[int, typer.Option("--replications", "-n", help="Replications.")]

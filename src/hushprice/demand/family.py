@@ -150,6 +150,7 @@ class Family:
         logistic  cost + (1 + W(exp(a - b cost - 1))) / b   (Lambert W)
         linear    (a / b + cost) / 2
         Poisson   cost + 1 / b
+        probit    cost + s / b, Phi(eta) = s phi(eta) at eta = a - b cost - s
         ========  =====================================================
 
         clipped to the range. For b <= 0 demand does not fall with the price and the better end of the range is

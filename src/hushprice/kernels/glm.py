@@ -173,7 +173,7 @@ def steepness(code, size):
     if canonical(code):
         return 1.0
     if code == PROBIT:
-        return min(max(size, 1.0), 2.0)  # beyond 2 the second derivative falls so fast that a record hardly counts
+        return min(max(size, 1.0), 1.6)  # its value at 2, beyond which the second derivative falls off fast
     return unknown_family(code)
 
 

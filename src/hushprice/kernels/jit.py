@@ -7,6 +7,7 @@ read-only container, each process compiles them again.
 """
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from numba import njit, vectorize
@@ -26,4 +27,14 @@ def _cached(make: Callable[..., Any], **options: Any) -> Callable[[Callable[...,
 
 compiled = _cached(njit, error_model="numpy", nogil=True)
 inlined = _cached(njit, error_model="numpy", nogil=True, inline="always")
-ufunc = _cached(vectorize)
+
+
+def ufunc(function: Callable[..., Any]) -> Any:
+    """A function of numbers as a NumPy ufunc.
+
+    It is compiled under a name of its own. Numba's cache knows a function by its name and line, and would hand the
+    ufunc's machine code, which Python cannot call, to the compiled function of the same name.
+    """
+    copy = FunctionType(function.__code__, function.__globals__, f"{function.__name__}_ufunc", function.__defaults__)
+    copy.__module__, copy.__qualname__, copy.__doc__ = function.__module__, copy.__name__, function.__doc__
+    return _cached(vectorize)(copy)

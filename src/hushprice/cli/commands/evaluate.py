@@ -62,7 +62,9 @@ def evaluate(
     rules: RulesFile = None,
     family: Annotated[
         str,
-        typer.Option("--family", help="Demand of the doubly robust regression: logistic, poisson, linear or auto."),
+        typer.Option(
+            "--family", help="Demand of the doubly robust regression: logistic, probit, poisson, linear or auto."
+        ),
     ] = "auto",
     bandwidth: Annotated[
         float | None,

@@ -38,7 +38,8 @@ def fit(
         str | None, typer.Option("--features", help="Columns known before the price was set, as age,risk; or none.")
     ] = None,
     family: Annotated[
-        str, typer.Option("--family", help="Demand: logistic, poisson, linear, or auto for what fits the outcome.")
+        str,
+        typer.Option("--family", help="Demand: logistic, probit, poisson, linear, or auto for what fits the outcome."),
     ] = "auto",
     weights: Annotated[
         str | None,

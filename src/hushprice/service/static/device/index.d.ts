@@ -21,7 +21,7 @@ export declare class Unavailable extends HushpriceError {}
 // -- the promise ------------------------------------------------------------------------------------------------------
 
 export type MechanismName = "l2-ball" | "privunit" | "gaussian";
-export type Family = "linear" | "logistic" | "poisson";
+export type Family = "linear" | "logistic" | "poisson" | "probit";
 /** The name of a feature, or the name and value of a constant. */
 export type PinnedFeature = string | readonly [string, number];
 
