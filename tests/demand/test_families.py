@@ -17,9 +17,12 @@ ALL = [cls() for cls in FAMILIES.values()]
 
 
 def _log_abs_profit(family: Family, p: np.ndarray, a: float, b: float, cost: float) -> Any:
-    """log |(p - cost) psi'(a - b p)| in log space, so that no |a| overflows (logistic and Poisson)."""
+    """log |(p - cost) mean(a - b p)| in log space, so that no |a| overflows (families with positive demand)."""
     eta = a - b * p
-    log_mean = -np.logaddexp(0, -eta) if family.name == "logistic" else eta
+    if family.name == "logistic":
+        log_mean = -np.logaddexp(0, -eta)
+    else:
+        log_mean = special.log_ndtr(eta) if family.name == "probit" else eta
     with np.errstate(divide="ignore"):
         return np.log(np.abs(p - cost)) + log_mean
 

@@ -327,9 +327,9 @@ def _dispersion(family: Family, y: Array, eta: Array, w: Array, rank: int) -> fl
 def _require_existence(family: Family, rows: Array, y: Array, eta: Array) -> None:
     """Raise NoMLE for separable records.
 
-    The likelihood has no maximum exactly when a direction v exists along which it never falls and somewhere
+    The likelihood has no maximum if and only if there is a direction v along which it never falls and somewhere
     rises: with s = ``Family.signs``, s x.v >= 0 for all records and x.v = 0 where s = 0, not all zero. A linear
-    program finds it, and is solved only if the fit has nearly certain predictions.
+    program searches for v, but only if some fitted predictions are nearly certain.
     """
     if family.outcomes == "real" or y.size == 0 or rows.size == 0 or family.curvature(eta).min() > _SUSPECT:
         return

@@ -83,8 +83,8 @@ def _keep_largest(x, anchor):
 def _track(code, x, s, w, theta, pace, anchor):
     """Update the inputs of :func:`expected_drift`: the Hessian times the way, and the largest change of a utility.
 
-    The change is maximised over all prices on record, for this record's context and the largest context so far,
-    and multiplied by the ratio of the third derivative of the loss to the second.
+    The change is maximised over all prices on record, for this record's context and the largest context so far. It is
+    multiplied by the ratio of the third derivative of the loss to the second.
     """
     m = theta.size
     d = m // 2

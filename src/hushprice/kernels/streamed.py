@@ -138,7 +138,7 @@ def _indices(z, q, start, alpha, beta, eta):
 
 @compiled
 def _logistic(eta, y, w, unit, residual, h, odds):
-    """Loss of a tile; w times its first and second derivatives are written. Unit weights take one log per tile."""
+    """Loss of a tile; writes w times its first and second derivatives. Unit weights need one logarithm per tile."""
     for r in range(TILE):
         odds[r] = math.exp(-abs(eta[r]))
     for r in range(TILE):

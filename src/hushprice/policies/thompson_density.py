@@ -94,7 +94,7 @@ class Sampled:
         return upper - lower
 
     def below(self, p: float) -> float:
-        """P(p* <= p) for p in [low, high]; at the upper end of the prices below it, P(p* < high)."""
+        """P(p* <= p) for p in [low, high); at p = high, P(p* < high)."""
         family, margin = self.family, p - self.cost
         if family.positive and self.cost > self.high:
             return self._least_loss()

@@ -1,9 +1,9 @@
 """Whether records are separable, in bounded memory, by cutting planes.
 
 The likelihood has no maximum if and only if it never falls and somewhere rises along some direction v: with
-``Family.signs``, sign x.v >= 0 for all records, x.v = 0 where the sign is 0, and not all zero (Albert & Anderson 1984).
-Let s be the signed rows, so that s.v >= 0, and g the sum of those that may be
-positive. A linear program searches for v:
+``Family.signs``, sign x.v >= 0 for all records, x.v = 0 where the sign is 0, and not all zero (Albert & Anderson
+1984). Let s be the signed rows, so that s.v >= 0, and g the sum of those that may be positive. A linear program
+searches for v:
 
     max g.v   over |v_j| <= 1   with s.v >= 0 for a working set of records.
 
