@@ -178,7 +178,7 @@ test("texts of a broken promise have few digits, or as many as it takes", () => 
 
 test("an invalid promise is refused", () => {
   const numbers = [{ epsilon: 0 }, { epsilon: 31 }, { clip: -1 }, { delta: 1 }, { prices: [2, 1] }];
-  const customers = [{ family: "probit" }, { segments: "ab" }, { segments: ["a", "a"] }, { segments: [""] }];
+  const customers = [{ family: "tobit" }, { segments: "ab" }, { segments: ["a", "a"] }, { segments: [""] }];
   const features = [[], "ab", [1], ["a", "a"], ["a", ["a", 1]], [["a"]], [["a", NaN]], [["a", "1"]]];
   const wrong = [...numbers, { mechanisms: [] }, { mechanisms: ["x"] }, ...customers];
   for (const change of [...wrong, ...features.map((one) => ({ features: one }))]) {
@@ -246,7 +246,12 @@ test("segments, costs and prices of one's own", () => {
 });
 
 test("outcomes that the family cannot have are refused", () => {
-  const cases = { logistic: [2, 0.5, NaN, "1", null], poisson: [-1, 0.5, Infinity], linear: [NaN, "2"] };
+  const cases = {
+    logistic: [2, 0.5, NaN, "1", null],
+    poisson: [-1, 0.5, Infinity],
+    linear: [NaN, "2"],
+    probit: [2, 0.5, NaN],
+  };
   for (const [family, wrong] of Object.entries(cases)) {
     const params = readParams(document({ family }), promise({ family }));
     assert.ok(report(params, [1, 0, 0], 2, true, [1n, 2n, 3n]));

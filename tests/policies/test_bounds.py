@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 import hushprice as hp
 from hushprice import checks
@@ -118,7 +118,7 @@ def _index_profit(family: Family, a: float, b: float, alpha: float, q: Any, p: A
     g = a - b * p + alpha * np.sqrt(r2 + q2 * (p - vertex) ** 2)
     if family.name == "linear":
         return (p - cost) * g
-    log_mean = g if family.name == "poisson" else -np.logaddexp(0.0, -g)
+    log_mean = {"poisson": g, "logistic": -np.logaddexp(0.0, -g), "probit": special.log_ndtr(g)}[family.name]
     with np.errstate(divide="ignore"):
         worth = np.log(np.abs(p - cost)) + log_mean
     return np.where(p > cost, worth, -np.inf) if cost < 3.0 else -worth
