@@ -13,6 +13,7 @@ from hushprice.arrays import Array
 from hushprice.demand.family import BinaryFamily, Family, Numbers, Outcomes, register
 from hushprice.errors import finite
 from hushprice.kernels.glm import LINEAR, LOGISTIC, POISSON, PROBIT
+from hushprice.kernels.normal import mills_inverse_ufunc
 
 _TINY = 1e-300
 _LARGEST_LOGIT, _LARGEST_PROBIT = 30.0, 8.0  # beyond these a double hardly tells the mean from 1
@@ -174,15 +175,9 @@ class Probit(BinaryFamily):
         return float(total * self.loglik(eta, 1.0) + (weight - total) * self.loglik(eta, 0.0))
 
     def best_utility(self, slope: Array, price: float, cost: float) -> tuple[Array, Array]:
-        """a = b p + eta, where Phi(eta) / phi(eta) = s = b (p - c); its logarithm is convex in eta."""
+        """a = b p + eta, where Phi(eta) / phi(eta) = s = b (p - c)."""
         s = slope * (price - cost)
-        eta = np.sqrt(2.0 * np.log(np.maximum(s / math.sqrt(0.5 * math.pi), 1.0)))  # at or right of the root
-        for _ in range(60):
-            hazard = self.curvature(eta) / self.mean(eta)
-            step = -(np.log(hazard) + np.log(s)) / (eta + hazard)
-            eta = eta - step
-            if not np.any(np.abs(step) > 1e-12 * (1.0 + np.abs(eta))):
-                break
+        eta = np.asarray(mills_inverse_ufunc(s))
         return slope * price + eta, slope + slope / (s * (eta + 1.0 / s))
 
     def end_utility(self, slope: Array, low: float, high: float, cost: float) -> Array:

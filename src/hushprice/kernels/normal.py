@@ -7,7 +7,7 @@ machine and in every language. Good to 4e-16, relatively; Phi(-x) to x^2 / 2 tim
 
 import math
 
-from hushprice.kernels.jit import compiled
+from hushprice.kernels.jit import compiled, ufunc
 from hushprice.kernels.special import exp, log
 
 # From the highest power of t down: the Chebyshev expansion of (1 + x) tail(x) on [0, infinity), as a polynomial in t.
@@ -88,3 +88,21 @@ def best_margin(level):
         if not abs(step) > 1e-8 * (1.0 + abs(x)):  # the next one would be about its square
             break
     return level - x if x > 0.0 else mills(x)
+
+
+@compiled
+def mills_inverse(s):
+    """The x with mills(x) = s > 0, by Newton's method on the logarithm of mills, which is convex."""
+    if s < 1e-3:  # up to s^4 of it; next to it rounding would not let the steps end
+        return s - 1.0 / s
+    x = s - 1.0 / s if s < 0.7 else math.sqrt(2.0 * log(max(s / _TAIL_RATIO_AT_ZERO, 1.0)))
+    for _ in range(60):
+        r = mills(x)
+        step = log(r / s) / (x + 1.0 / r)
+        x = x - step
+        if not abs(step) > 1e-8 * (1.0 + abs(x)):
+            break
+    return x
+
+
+mills_inverse_ufunc = ufunc(mills_inverse.py_func)
