@@ -197,10 +197,15 @@ class _BrokenFamily(Logistic):
         return super().optimal_price(a, np.asarray(b) + 0.1, prices, cost=cost)
 
 
+class _IncompleteFamily(Logistic):
+    code = 99  # for which no kernel has a branch
+
+
 @pytest.mark.parametrize("check", checks.family_checks(), ids=lambda c: c.__name__)
 def test_a_broken_family_is_caught(check: Any) -> None:
+    broken = _IncompleteFamily() if check is checks.check_family_complete else _BrokenFamily()
     with pytest.raises(AssertionError):
-        check(_BrokenFamily())
+        check(broken)
 
 
 def test_a_broken_market_is_caught() -> None:

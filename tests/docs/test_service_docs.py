@@ -52,6 +52,7 @@ def test_every_command_is_answered(shop: tuple[str, dict[str, str]]) -> None:
             url + path,
             content=body,
             headers={"Authorization": f"Bearer {keys[role]}", "Content-Type": "application/json"},
+            timeout=120,  # a new product may have to be compiled
         )
         assert answer.status_code == (201 if path == "/v1/products" else 200), (path, answer.text)
     told = [json.loads(line) for line in SERVICE.splitlines() if line.startswith('{"')]
@@ -59,6 +60,7 @@ def test_every_command_is_answered(shop: tuple[str, dict[str, str]]) -> None:
         f"{url}/v1/products/tea/offers",
         json={"context": [1.0, 0.4]},
         headers={"Authorization": f"Bearer {keys['SELLER']}"},
+        timeout=120,
     )
     assert told[0] == {"name": "cake", "created": True}
     assert set(told[1]) == set(offer.json())

@@ -740,7 +740,7 @@ def test_plain_output() -> None:
         ({"outcome": np.full(500, np.inf)}, {}, "infinite"),
         ({"outcome": np.array(["yes"] * 500)}, {}, "must hold numbers"),
         ({"propensity": np.full(500, np.nan)}, {}, "Only 0 of 500 rows"),
-        ({}, {"family": "probit"}, "family"),
+        ({}, {"family": "tobit"}, "family"),
         ({}, {"model": 3}, "model must be"),
         ({}, {"randomised_within": ["z0"]}, "Only 0 of 500 rows"),
         ({}, {"features": ["z0", "outcome"]}, "'outcome' is the price or the outcome"),

@@ -332,8 +332,8 @@ def test_what_is_asked_for_must_make_sense() -> None:
     of: dict[str, Any] = {"price": "price", "outcome": "y", "features": ["age", "region"]}
     with pytest.raises(InvalidInput, match=r"logistic demand must be 0 or 1, but y goes from"):
         fit(frame, **of, family="logistic")
-    with pytest.raises(InvalidInput, match="no demand family called 'probit'"):
-        fit(frame, **of, family="probit")
+    with pytest.raises(InvalidInput, match="no demand family called 'tobit'"):
+        fit(frame, **of, family="tobit")
     with pytest.raises(InvalidInput, match="no feature called 'aeg'"):
         fit(frame, **of, sensitivity=["aeg"])
     with pytest.raises(InvalidInput, match="sensitivity must be 'all', 'none' or a list"):
@@ -365,7 +365,7 @@ def test_the_family_that_outcomes_call_for() -> None:
 def test_families_as_plain_data() -> None:
     for family in (Linear(sigma=0.25), Logistic(), Poisson()):
         assert family_from(json.loads(json.dumps(family_config(family)))) == family
-    named: list[Any] = [{"name": 3}, {"name": "probit"}, {"name": "linear"}, {"name": "poisson", "sigma": 1}]
+    named: list[Any] = [{"name": 3}, {"name": "tobit"}, {"name": "linear"}, {"name": "poisson", "sigma": 1}]
     for odd in (None, "linear", {}, *named, {"name": "linear", "sigma": -1.0}, {"name": "linear", "sigma": None}):
         with pytest.raises(InvalidInput):
             family_from(odd)

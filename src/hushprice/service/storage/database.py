@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from hushprice.errors import InvalidInput
 from hushprice.service.errors import Rejected, Unavailable
 
+WAL_SECONDS = 10.0  # to wait for another process that sets the journal mode
 IDLE_SECONDS = 1.0  # a connection to PostgreSQL idle for longer is tested before its next use
 
 
@@ -54,14 +55,27 @@ def database_url(url: str) -> URL:
 def configure_sqlite(connection: Any, record: Any) -> None:
     """Set up a SQLite connection: commits are synced to disk, and the driver begins no transactions by itself."""
     connection.isolation_level = None
+    _use_wal(connection)
     for setting in (
-        "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
         "wal_autocheckpoint = 10000",  # pages; pages of the index change often and are copied back once
         "cache_size = -65536",  # KiB
     ):
         connection.execute(f"PRAGMA {setting}").close()
+
+
+def _use_wal(connection: Any) -> None:
+    """Set the journal mode. SQLite does not wait if another process is doing the same to a new file, so this does."""
+    deadline = time.monotonic() + WAL_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").close()
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 # pool_pre_ping would test a connection before every use: a round trip per transaction, 0.1 ms on a local socket (7% of
