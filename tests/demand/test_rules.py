@@ -217,7 +217,7 @@ def test_the_distribution_of_a_sampled_price_adds_up(family: str, spread_a: floa
         low=0.4, high=2.5,
     )  # fmt: skip
     ends = sampled.propensity(0.4, np.empty(0))[0] + sampled.propensity(2.5, np.empty(0))[0]
-    inside = integrate.quad(sampled.density, 0.4, 2.5, limit=400)[0]
+    inside = integrate.quad(sampled.density, 0.4, 2.5, limit=400, epsabs=2e-7)[0]
     assert ends + inside == pytest.approx(1.0, abs=1e-6)
     ladder = np.array([0.5, 1.0, 1.1, 2.0])
     assert sum(sampled.propensity(p, ladder)[0] for p in ladder) == pytest.approx(1.0, abs=1e-9)

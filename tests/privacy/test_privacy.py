@@ -483,9 +483,12 @@ def test_noise_is_the_operating_systems(monkeypatch: pytest.MonkeyPatch) -> None
         asked.append(n)
         return bytes(n)
 
+    mechanisms = L2Ball(epsilon=1.0, clip=1.0, dim=4), Gaussian(epsilon=1.0, delta=1e-3, clip=1.0, dim=4)
+    for mechanism in mechanisms:
+        mechanism.privatize(np.zeros(4), UnsafeSeed(1))  # compiling a kernel takes random names of files
     monkeypatch.setattr("os.urandom", urandom)
-    L2Ball(epsilon=1.0, clip=1.0, dim=4).privatize(np.zeros(4))
-    Gaussian(epsilon=1.0, delta=1e-3, clip=1.0, dim=4).privatize(np.zeros(4))
+    for mechanism in mechanisms:
+        mechanism.privatize(np.zeros(4))
     assert asked == [24, 32]
     with pytest.raises(InvalidInput, match="UnsafeSeed"):
         L2Ball(epsilon=1.0, clip=1.0, dim=4).privatize(np.zeros(4), np.random.default_rng(1))  # type: ignore[arg-type]
@@ -703,7 +706,8 @@ def test_audit_certifies_nearly_all_of_a_pure_claim(epsilon: float) -> None:
 
 @pytest.mark.parametrize("control", privacy.controls(epsilon=1.0, delta=1e-3, clip=3.0, dim=2), ids=lambda c: c.name)
 def test_audit_catches_every_control(control: Mechanism) -> None:
-    result = privacy.audit(control, samples=200_000, rng=UnsafeSeed(2))
+    samples = 200_000 if "sensitivity" in control.name else 50_000  # the smallest excess
+    result = privacy.audit(control, samples=samples, rng=UnsafeSeed(2))
     assert not result.passed
     assert "BROKEN" in result.verdict
 

@@ -334,7 +334,7 @@ PIECES = [
 def test_a_batch_is_read_at_once_as_by_the_letter() -> None:
     rng = random.Random(7)
     agreed = 0
-    for _ in range(20_000):
+    for _ in range(8_000):
         made = [{"seed": f"{rng.getrandbits(64):016x}", "index": 1}, {"grid": [3, -4]}, None]
         items = [
             {"id": f"{rng.getrandbits(128):032x}", "version": rng.randrange(9), "report": rng.choice(made)}
@@ -347,7 +347,7 @@ def test_a_batch_is_read_at_once_as_by_the_letter() -> None:
         fast = _at_once(raw)
         assert fast == _by_the_letter(raw), raw
         agreed += isinstance(fast, list)
-    assert 4_000 < agreed < 16_000, agreed  # both kinds were tried
+    assert 1_600 < agreed < 6_400, agreed  # both kinds were tried
 
 
 def test_keys_given_twice_are_noticed_in_a_batch_too() -> None:

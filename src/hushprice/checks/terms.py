@@ -12,7 +12,7 @@ import scipy
 from hushprice.arrays import Array
 from hushprice.checks.live import HORIZON, LiveLoop, run_batch, world_for
 from hushprice.checks.refusal import refused
-from hushprice.demand import Rules
+from hushprice.demand import Rules, Terms
 from hushprice.markets import Market, Resample
 from hushprice.policies import Phase, Policy, Pricer
 from hushprice.policies.exchange import Propensity
@@ -105,13 +105,20 @@ def _repeated_quotes(pricer: Pricer, loop: LiveLoop, t: int) -> tuple[Array, Pro
     """Many quotes to customer t, and their stated propensities."""
     params = pricer.params
     times = 1_500 if params.phase is Phase.SAMPLE else 12_000  # a sampled price takes an integral
-    z = np.repeat(loop.z[t : t + 1], times, axis=0)
-    cost = None if loop.cost is None else loop.cost[t]
-    segment = None if loop.segment is None else np.repeat(loop.segment[t : t + 1], times)
-    terms = pricer.policy.terms(times, cost=cost, segment=segment)
     device, rng = pricer._device, np.random.default_rng(9)
-    quotes = device.quote(params, z, rng) if terms is None else device.quote(params, z, rng, terms)
-    return quotes.price, device.propensity(params, z, quotes.price, terms)
+
+    def customers(n: int) -> tuple[Array, tuple[Terms, ...]]:
+        cost = None if loop.cost is None else loop.cost[t]
+        segment = None if loop.segment is None else np.repeat(loop.segment[t : t + 1], n)
+        terms = pricer.policy.terms(n, cost=cost, segment=segment)
+        return np.repeat(loop.z[t : t + 1], n, axis=0), () if terms is None else (terms,)
+
+    z, terms = customers(times)
+    quotes = device.quote(params, z, rng, *terms)
+    prices, inverse = np.unique(quotes.price, return_inverse=True)
+    z, terms = customers(len(prices))
+    stated = device.propensity(params, z, prices, *terms)
+    return quotes.price, Propensity(stated.value[inverse], stated.discrete[inverse])
 
 
 def _check_frequencies(prices: Array, propensity: Propensity) -> None:
