@@ -56,6 +56,14 @@ def test_the_closed_form_beats_a_grid_for_every_a_and_b(
         assert got <= _log_abs_profit(family, grid, a, b, cost).min() + 1e-9
 
 
+def test_families_are_names_of_the_package() -> None:
+    names: dict[str, Any] = {}
+    exec("from hushprice import *", names)
+    for family in FAMILIES.values():
+        assert names[family.__name__] is family is getattr(hp, family.__name__)
+    assert set(dir(hp)) <= set(names)
+
+
 def test_logistic_price_is_the_lambert_w_formula() -> None:
     a, b = np.meshgrid(np.linspace(-5, 5, 41), np.linspace(0.2, 4, 31))
     want = (1 + special.lambertw(np.exp(a - 1).tolist()).real) / b

@@ -84,6 +84,7 @@ def policies(horizon: int) -> dict[str, PrivatePolicy]:
         "doubling-restarts": hp.policies.ETCLDPDoubling(epsilon=8.0, restart=True, **shared),
         "doubling-privunit": hp.policies.ETCLDPDoubling(epsilon=6.0, noise="privunit", **shared),
         "approx": hp.policies.ETCLDPApprox(epsilon=3.0, delta=1e-3, **known),
+        "probit": hp.policies.ETCLDP(epsilon=4.0, **known | {"family": "probit"}),
     }
 
 
@@ -93,7 +94,8 @@ HORIZON, SEED = 500, 11
 @pytest.mark.parametrize("name", list(policies(HORIZON)))
 def test_regret_over_http_is_the_simulated_one(name: str, tmp_path: Path) -> None:
     """Same customers, same experiments, same noise: every price and the regret are equal to the last bit."""
-    policy, market = policies(HORIZON)[name], hp.markets.s1(dim=2)
+    policy = policies(HORIZON)[name]
+    market = hp.markets.s1(dim=2, family=policy.family)
     trace = engine.Trace(np.empty(HORIZON), np.empty(HORIZON))
     rounds = rounds_of(100, HORIZON)
     simulated = engine.replicate(
@@ -105,7 +107,7 @@ def test_regret_over_http_is_the_simulated_one(name: str, tmp_path: Path) -> Non
     contexts, demand = (np.random.Generator(np.random.PCG64(seeds[k])) for k in (engine.CONTEXTS, engine.DEMAND))
     exploration, privacy = (np.random.PCG64(seeds[k]) for k in (engine.EXPLORATION, engine.PRIVACY))
     words = UnsafeWords(0, price=iter(exploration.random_raw, None), report=iter(privacy.random_raw, None))
-    promise = Promise(epsilon=policy.epsilon, delta=policy.guarantee.delta, clip=policy.clip)
+    promise = Promise(epsilon=policy.epsilon, delta=policy.guarantee.delta, clip=policy.clip, family=policy.family.name)
     prices = np.empty(HORIZON)
     (block,) = market.blocks(contexts, demand, HORIZON)
     with (

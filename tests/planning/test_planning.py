@@ -16,7 +16,7 @@ import pytest
 from pyarrow import parquet
 from scipy import stats
 
-from hushprice.demand import Logistic, Poisson, Rules
+from hushprice.demand import Logistic, Poisson, Probit, Rules
 from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.fitting import Finding
 from hushprice.markets import Resample, s1
@@ -474,6 +474,15 @@ def test_a_plan_tells_the_whole_story(made: Plan) -> None:
     assert plain["recommendation"]["verdict"] == told.verdict
     assert plain["options"][0]["gain"] is None
     assert [one.segment for one in made.segments] == ["everyone", "far", "near"]
+
+
+def test_a_plan_of_probit_demand() -> None:
+    """Every kind of option runs; the model's own prices lose least where the log leaves little open."""
+    twin = small_twin(family=Probit(), covariance=1e-6 * np.eye(4))
+    found = plan(twin, horizon=2_000, policies=("etc-doubling",), epsilons=(4.0,), replications=4, workers=1)
+    assert {each.kind for each in found.lines} >= {"learning", "private", "model", "today"}
+    lost = {each.kind: each.losses.mean() for each in found.lines if each.kind != "private"}
+    assert 0.0 <= lost["model"] == min(lost.values()) < 0.1 * lost["learning"]
 
 
 def test_the_page_stands_alone(made: Plan) -> None:
