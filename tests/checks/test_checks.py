@@ -38,10 +38,10 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("ucb-wtl", {"samples": 3}),
 ]
 EVERY = [*((name, {}) for name in policies.REGISTRY), *VARIANTS]
-# These know nothing of family and dim: each policy passes them in one family, and each family is some policy's.
+# These depend little on family and dim: each policy passes them in one family, and each family is some policy's.
 IN_ONE_FAMILY = {
     "check_same_seed_same_run", "check_snapshot_resumes_exactly", "check_late_repeated_and_missing_outcomes",
-    "check_private_server_sees_no_raw_data", "check_config_round_trip", "check_refuses_bad_input", "check_service",
+    "check_config_round_trip", "check_refuses_bad_input", "check_service",
 }  # fmt: skip
 
 
