@@ -3,8 +3,9 @@
 A customer's curve is psi'(a - b p), with a = z.alpha and b = z.beta: two numbers. A band of WHOLE standard errors to
 either side of a - b p at every price contains the whole curve as often as (a, b) is in its 95% ellipse.
 
-Plain products: the inverse of the penalised information of the records (``Learner.estimate``), plus the square of the
-bias that the penalty causes. Without that term, the bands contained whole curves in 82 to 92 of 100 cases.
+Plain products: the covariance that the server states (``Server.estimate``). That of a running estimator is the inverse
+P of the penalised information; to it is added the square of the bias P precision (centre - theta*) towards the prior.
+Without that term, the bands contained whole curves in 82 to 92 of 100 cases.
 
 Private products: theta is the iterate of projected SGD after t reports. It converges slowly along directions in which
 customers hardly differ, so asymptotic formulas do not hold in practice. Instead the learning is **replayed** for truths
@@ -43,6 +44,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from hushprice.arrays import Array
+from hushprice.estimation import Prior
 from hushprice.policies import Policy, PrivatePolicy
 from hushprice.privacy import Gaussian
 from hushprice.service.core.events import Mode
@@ -100,6 +102,7 @@ class Facts:
     estimated: bool  # whether there is an estimate; a policy with one price for everyone has none
     theta: Array
     covariance: Array | None  # if the server states it
+    prior: Prior | None  # of the server's running estimators; None if it has none
     steps: int | None  # of SGD; None for servers that learn otherwise
     explored: int  # how many of the reports in these steps came from experiments
     settled: int  # outcomes learned from under the guardrails in force
@@ -125,6 +128,7 @@ class Facts:
             estimated=learner.learned > 0 and learner.policy_params.personal,
             theta=theta.copy(),
             covariance=None if covariance is None else covariance.copy(),
+            prior=learner.definition.policy.prior if learner.server.estimators else None,
             steps=learner.server.steps,
             explored=learner.explored,
             settled=learner.learned - learner.learned_before_guardrails,
@@ -158,19 +162,36 @@ def _stated(facts: Facts) -> Spread:
     if facts.covariance is None or not np.isfinite(facts.covariance).all():
         return Spread(None, "No bands: this policy keeps no estimate whose precision is known.")
     words = "Bands hold the whole true curve in about 95 of 100 cases, if demand has this form."
-    return Spread(facts.covariance if facts.definition.private else with_pull(facts), words)
+    if facts.prior is None:
+        return Spread(facts.covariance, words)
+    return Spread(with_bias(facts.covariance, facts.theta, facts.prior, facts.definition.policy.family.scale), words)
 
 
-def with_pull(facts: Facts) -> Array:
-    """The mean squared error of a penalised estimate: its covariance plus its squared bias towards zero.
+def with_bias(covariance: Array, theta: Array, prior: Prior, scale: float) -> Array:
+    """Compute the mean squared error of a penalised estimate: its covariance plus its squared bias, with a margin.
 
-    The bias is -ridge P theta on average, with P the inverse of the penalised information.
+    The bias is P precision (centre - theta*) on average, with P the inverse of the penalised information. The truth
+    theta* is estimated by theta minus its bias, to first order.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (2 d, 2 d)
+        scale^2 P.
+    theta : ndarray of shape (2 d,)
+        The estimate.
+    prior : Prior
+        Centre and precision of the penalty.
+    scale : float
+        Standard deviation of the noise of linear demand, 1 for other families.
+
+    Returns
+    -------
+    ndarray of shape (2 d, 2 d)
     """
-    assert facts.covariance is not None
-    policy = facts.definition.policy
-    P = policy.ridge * facts.covariance / policy.family.scale**2
-    pull = P @ (facts.theta + P @ facts.theta)
-    squares: Array = SAFETY["plain"] ** 2 * (facts.covariance + np.outer(pull, pull))
+    pull = covariance @ prior.precision / scale**2
+    offset = prior.centre - theta
+    bias = pull @ (offset + pull @ offset)
+    squares: Array = SAFETY["plain"] ** 2 * (covariance + np.outer(bias, bias))
     return squares
 
 

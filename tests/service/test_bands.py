@@ -1,0 +1,73 @@
+"""Where the bands of a plain product get their covariance from. (Their coverage: ``test_pages.py``.)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import hushprice as hp
+from hushprice.estimation import Prior, RunningEstimator, design
+from hushprice.policies import Records
+from hushprice.policies.episodes import EpisodeServer
+from hushprice.service import Definition
+from hushprice.service.core.learner import Learner
+from hushprice.service.dashboard.bands import SAFETY, Facts, spread
+
+SIGMA, RECORDS = 2.0, 3_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Centred(hp.policies.ETC):
+    """ETC whose prior has a centre away from 0 and directions of different precision."""
+
+    @property
+    def prior(self) -> Prior:
+        return Prior([3.0, -1.0, 2.0, 0.5], np.diag([4.0, 2.0, 1.0, 3.0]) + 0.5)
+
+
+class _Stating(EpisodeServer):
+    """States a posterior, and has no running estimators to show."""
+
+    @property
+    def estimators(self) -> tuple[RunningEstimator, ...]:
+        return ()
+
+    def estimate(self) -> Any:
+        return self.estimator.estimate()
+
+
+class _OwnPosterior(_Centred):
+    def server(self) -> EpisodeServer:
+        return _Stating(self)
+
+
+def _learned(policy: type[_Centred]) -> tuple[Learner, Any]:
+    """A product that learned from sales without noise, and the true theta."""
+    market, rng = hp.markets.s1(dim=2, family="linear"), np.random.default_rng(5)
+    z, price = market.draw(rng, RECORDS), rng.uniform(0, 3, RECORDS)
+    own = policy(family=hp.Linear(sigma=SIGMA), dim=2, prices=(0, 3), horizon=10**4)
+    learner = Learner(Definition(name="tea", policy=own, baseline=1.0))
+    learner.server.absorb(Records(z, price, design(z, price) @ market.theta))
+    learner.learned = RECORDS
+    return learner, market.theta
+
+
+def test_bands_contain_the_bias_towards_the_prior() -> None:
+    """Without noise the error of the estimate is its bias, exactly so for linear demand."""
+    learner, truth = _learned(_Centred)
+    theta, stated = learner.server.estimate()
+    covariance = spread(Facts.of(learner)).covariance
+    assert covariance is not None
+    assert stated is not None
+    error = theta - truth
+    assert np.abs(error).max() > 0.01
+    square = covariance / SAFETY["plain"] ** 2 - stated
+    np.testing.assert_allclose(square, np.outer(error, error), rtol=0.05, atol=0.01 * np.abs(error).max() ** 2)
+
+
+def test_bands_show_a_posterior_of_its_own_as_stated() -> None:
+    """The policy's prior says nothing about servers without running estimators."""
+    learner, _ = _learned(_OwnPosterior)
+    np.testing.assert_array_equal(spread(Facts.of(learner)).covariance, learner.server.estimate()[1])
