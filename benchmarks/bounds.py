@@ -104,7 +104,7 @@ def adversarial(replications: Count = 100, workers: Workers = -1) -> None:
             for cell in study.results:
                 s = cell.summary()
                 row = {"policy": name, "d": s.dim, "T": s.horizon, "regret": s.mean, "se": s.se}
-                rows.append(row | {"ms": 1e3 * s.seconds, "us a customer": 1e6 * s.seconds / s.horizon})
+                rows.append(row | {"ms": 1e3 * s.seconds, "us per customer": 1e6 * s.seconds / s.horizon})
         report(f"adversarial-{market}", f"{market}, {replications} replications", rows)
         slopes: Rows = [
             {"policy": name, "offset": 1.0, "slope in d": study.slope_d, "slope in T": study.slope_T}
@@ -191,15 +191,16 @@ def _whole_vector_draw(d: int, customers: int) -> float:
 
 @app.command()
 def seconds(replications: Count = 15) -> None:
-    """Microseconds a customer at d = 16, and one replication of supCB at T = 490 000, d = 25, on one core."""
+    """Microseconds per customer at d = 16, and one replication of supCB at T = 490 000, d = 25, on one core."""
     rows: Rows = []
     for market in ("a1", "a2", "s1"):
         for name in ("ucb", "ts-wtl", "ucb-wtl"):
             policy = build(name, 16, horizon=10_000)
             run = hp.simulate(policy, hp.markets.get(market)(dim=16), horizon=10_000, replications=replications)
-            rows.append({"market": market, "policy": name, "us a customer": 1e6 * float(np.median(run.seconds)) / 1e4})
+            microseconds = 1e6 * float(np.median(run.seconds)) / 1e4
+            rows.append({"market": market, "policy": name, "us per customer": microseconds})
     rows.append(
-        {"market": "", "policy": "drawing theta whole (NumPy), d = 16", "us a customer": _whole_vector_draw(16, 5000)}
+        {"market": "", "policy": "drawing theta whole (NumPy), d = 16", "us per customer": _whole_vector_draw(16, 5000)}
     )
     report("bounds-seconds", f"d = 16, T = 10 000, one core, median of {replications}", rows)
     rows = []

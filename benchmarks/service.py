@@ -119,7 +119,7 @@ def singles(path: str) -> Requests:
 
 
 def batches(path: str) -> Requests:
-    """500 reports a request."""
+    """500 reports per request."""
 
     def requests() -> Iterator[bytes]:
         while True:
@@ -139,7 +139,7 @@ def offers(path: str) -> Requests:
 
 
 FIGURES: tuple[tuple[str, int, int, Callable[[str], Requests], str, tuple[str, ...]], ...] = (
-    # what, connections, items a request, requests, path of the service, paths of the bare endpoints
+    # what, connections, items per request, requests, path of the service, paths of the bare endpoints
     ("reports, single", 32, 1, singles, "/v1/products/coffee/reports", ("/reports", "/direct")),
     ("reports, batches of 500", 4, BATCH, batches, "/v1/products/coffee/reports", ("/batches", "/keyed")),
     ("offers, 32 at once", 32, 1, offers, "/v1/products/tea/offers", ("/offers",)),
@@ -161,7 +161,7 @@ def _row(database: str, what: str, who: str, together: Load, items: int) -> dict
 
 @app.command()
 def load(seconds: Seconds = 5.0, rounds: Rounds = 3, database: Kinds = "both") -> None:
-    """Durable reports and offers a second, next to a bare FastAPI endpoint with one insert, turn by turn."""
+    """Durable reports and offers per second, next to a bare FastAPI endpoint with one insert, turn by turn."""
     rows: Rows = []
     with databases(database) as kinds:
         for kind, make in kinds.items():
@@ -182,7 +182,7 @@ def load(seconds: Seconds = 5.0, rounds: Rounds = 3, database: Kinds = "both") -
 
 @app.command()
 def workers(seconds: Seconds = 5.0, rounds: Rounds = 3) -> None:
-    """One worker and two on PostgreSQL, turn by turn: reports and offers a second."""
+    """One worker and two on PostgreSQL, turn by turn: reports and offers per second."""
     rows: Rows = []
     with databases("postgresql") as kinds:
         make = kinds["PostgreSQL"]

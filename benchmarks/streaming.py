@@ -30,7 +30,7 @@ LEVELS = ("north", "east", "south", "west")
 DIM = 1 + len(NUMBERS) + len(LEVELS) - 1
 CHUNK = 1_000_000
 GLUM_BYTES = 10 << 30  # what glum may hold
-GLUM_ROW = 390  # bytes a row as measured: the design matrix, and what glum adds to it
+GLUM_ROW = 390  # bytes per row as measured: the design matrix, and what glum adds to it
 
 
 def truth() -> Array:
@@ -183,7 +183,7 @@ def streaming(rows: int = 2_000_000, path: Path | None = None) -> None:
     print(
         f"Largest error of a slope: {mine['largest error in standard errors']:.2f} standard errors. "
         f"Rows per second, survey and fit, are {pace / (theirs['rows'] / theirs['seconds']):.2f} times glum's with "
-        f"loading and {pace / (theirs['rows'] / theirs['fit seconds']):.2f} times glum's fit alone; memory a row is "
+        f"loading and {pace / (theirs['rows'] / theirs['fit seconds']):.2f} times glum's fit alone; memory per row is "
         f"{mine['peak'] / mine['rows'] / (theirs['peak'] / theirs['rows']):.3f} times glum's."
     )
 

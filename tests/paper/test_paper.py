@@ -170,7 +170,7 @@ def test_the_jackknife_is_the_usual_standard_error() -> None:
     result = hp.simulate(policy, market, horizon=10, replications=20, seed=1)
     value, se, n = jackknife(lambda cells: OF_CELLS["mean"](cells, 0.0), [result])
     assert (value, n) == (result.regret.mean(), 20)
-    assert se == pytest.approx(result.summary().se, rel=1e-12)  # one a group: exactly
+    assert se == pytest.approx(result.summary().se, rel=1e-12)  # one per group: exactly
     assert math.isnan(jackknife(lambda cells: 1.0, [hp.simulate(policy, market, horizon=10, replications=1)])[1])
     ses = []
     for _ in range(300):  # 60 in groups of 3: right on average

@@ -115,7 +115,7 @@ def test_results_look_short() -> None:
 def test_paper_table_in_small() -> None:
     """ETC-Doubling and modified MLE-Cycle at S1, d = 4, T = 490 000, ridge 0.1, against the paper's means.
 
-    24 replications, fixed seed; the band is 3.5 standard errors of the difference (error rate 5e-4 a policy).
+    24 replications, fixed seed; the band is 3.5 standard errors of the difference (error rate 5e-4 per policy).
     """
     for name, mean, sd in (("etc-doubling", 1982.4, 436.4), ("mle-cycle", 2076.2, 471.9)):
         result = hp.simulate(

@@ -90,7 +90,8 @@ class Evaluation:
         """The result in one or two sentences."""
         one = self.best
         less, more = one.difference_interval
-        sentence = f"{self.target} would have earned {short(one.value)} a customer (95%: {_span(one.interval, short)})"
+        span = _span(one.interval, short)
+        sentence = f"{self.target} would have earned {short(one.value)} per customer (95%: {span})"
         than = f"the logged prices earned {short(self.logged.value)}"
         size = sorted((abs(less), abs(more)))
         answer = f"That is {short(abs(one.difference))} {'more' if less > 0.0 else 'less'}"

@@ -20,7 +20,7 @@ TARGET_DRIFT = 0.05  # the geometric schedule aims at this drift between refits
 START_GROWTH = 0.05  # growth between refits before the first measurement of drift
 NEWTON_TOLERANCE = 1e-4  # in standard errors; the error after the last step is about its square
 WARM_PASSES, COLD_PASSES = 25, 500
-EXACT_RECORDS, FEW = 3, 200  # with fewer records a coefficient, or in all, every estimate is an exact refit
+EXACT_RECORDS, FEW = 3, 200  # with fewer records per coefficient, or in all, every estimate is an exact refit
 
 
 @compiled

@@ -198,7 +198,7 @@ def _demand(plan: Plan) -> Picture:
     today = float(plan.twin.today.mean())
     figure = demand_curve(demand, revenue, seen=plan.twin.about.seen, today=today, unit=plan.currency)
     best = float(revenue.price[int(np.argmax(revenue.mean))])
-    alt = f"Demand and revenue a customer over the price; one price for everyone would earn most near {best:.4g}."
+    alt = f"Demand and revenue per customer over the price; one price for everyone would earn most near {best:.4g}."
     return Picture(figure, alt, caption="Bands: 95% over what the log leaves open.", name="demand")
 
 

@@ -99,7 +99,7 @@ def curves(
             axes.fill_between(prices, mean - reach, mean + reach, color=colour, alpha=0.15, linewidth=0)
     axes.set_xlim(drawn[0].prices[0], drawn[0].prices[-1])
     axes.set_xlabel("price")
-    axes.set_ylabel("revenue a customer" if revenue else "mean demand")
+    axes.set_ylabel("revenue per customer" if revenue else "mean demand")
     finish(axes)
 
 

@@ -195,7 +195,7 @@ def seconds(cells: Cells, axes: Axes, *, title: str | None = None) -> None:
     for curve in _curves(cells):
         curve.draw(axes, lambda result: result.seconds)
     _horizon_axis(cells, axes, log=False)
-    _value_axis(axes, "seconds a replication", log=True)
+    _value_axis(axes, "seconds per replication", log=True)
     _end(axes, title, _legend(cells))
 
 

@@ -154,8 +154,8 @@ def demand_curve(demand: Band, revenue: Band, *, seen: tuple[float, float], toda
     figure = Figure(figsize=(9.4, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
     panels: tuple[tuple[Axes, Band, str, str], ...] = (
-        (left, demand, "demand a customer", COLOURS[2]),
-        (right, revenue, _with("revenue a customer", unit), COLOURS[0]),
+        (left, demand, "demand per customer", COLOURS[2]),
+        (right, revenue, _with("revenue per customer", unit), COLOURS[0]),
     )
     for axes, band, label, colour in panels:
         low, high = float(band.price[0]), float(band.price[-1])

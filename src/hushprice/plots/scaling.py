@@ -76,7 +76,7 @@ def computation_time(studies: Studies, axes: Axes) -> None:
     for _, _, colour, marker, cells in _lines(studies):
         T, mean = np.array([r.horizon for r in cells]), np.array([r.seconds.mean() for r in cells])
         bars(axes, T, mean, [r.seconds for r in cells], fmt=f"{marker}-", color=colour)
-    axes.set_ylabel("seconds a replication")
+    axes.set_ylabel("seconds per replication")
     _log_axes(axes)
 
 

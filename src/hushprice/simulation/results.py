@@ -53,8 +53,8 @@ class Result:
     """Replications of one policy in one market.
 
     regret, revenue, exploration, seconds: one number per replication (revenue is realised and net of unit cost;
-    exploration is the share of rounds whose price was bent to learn); paths: cumulative regret, one row a
-    replication, one column a checkpoint; config: the policy's configuration.
+    exploration is the share of rounds whose price was bent to learn); paths: cumulative regret, one row per
+    replication, one column per checkpoint; config: the policy's configuration.
     """
 
     policy: str

@@ -36,7 +36,7 @@ def demo(
     port: Annotated[
         int | None, typer.Option(help="Port.", rich_help_panel=LIVE, show_default="8000 or the next")
     ] = None,
-    rate: Annotated[float, typer.Option(help="Customers a second.", rich_help_panel=LIVE)] = 20.0,
+    rate: Annotated[float, typer.Option(help="Customers per second.", rich_help_panel=LIVE)] = 20.0,
     seconds: Annotated[
         float | None, typer.Option(help="Stop after so long.", rich_help_panel=LIVE, show_default="at Ctrl+C")
     ] = None,

@@ -113,7 +113,7 @@ def evaluate(
 def show(console: Console, result: Evaluation, *, title: str) -> None:
     """The estimates as a table, what to be careful about, and the answer in words."""
     (_, *headings), *rows = result.table()
-    table = Table(title=escape(title) + ": profit a customer", title_justify="left")
+    table = Table(title=escape(title) + ": profit per customer", title_justify="left")
     table.add_column("", style="bold", no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)

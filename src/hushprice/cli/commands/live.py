@@ -25,7 +25,7 @@ def live(
 ) -> None:
     """Run the service with a private and a plain product and simulated customers, until Ctrl+C.
 
-    Without a database all is kept in a temporary file, which is removed in the end. ``rate`` is customers a second,
+    Without a database all is kept in a temporary file, which is removed in the end. ``rate`` is customers per second,
     ``port`` 8000 or the next free one unless given, ``seconds`` when to stop by itself.
     """
     finite("rate", rate, minimum=0.0, maximum=1_000.0, strict=True)

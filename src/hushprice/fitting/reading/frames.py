@@ -87,8 +87,8 @@ def _table(X: Any) -> Any:
         raise InvalidInput("Complex data not supported: X must hold real numbers.")
     if values.ndim != 2:
         raise InvalidInput(
-            f"Expected 2D array, got {values.ndim}D array instead. Reshape your data: one row a customer, one column "
-            "a feature, and the price among them."
+            f"Expected 2D array, got {values.ndim}D array instead. Reshape your data: one row per customer, one column "
+            "per feature, and the price among them."
         )
     if values.shape[1] == 0:
         raise InvalidInput(f"Found array with 0 feature(s) (shape={values.shape}) while a minimum of 1 is required.")

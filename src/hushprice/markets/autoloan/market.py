@@ -287,5 +287,5 @@ def _check_prices(price: Array, amount: Array) -> None:
         raise InvalidInput(
             f"The payments do not fit the loans: {np.count_nonzero(price < 0.0)} of {len(price)} never pay the amount "
             f"back and {np.count_nonzero(1000.0 * price > amount)} pay it back more than twice. Check the units of "
-            f"mp (dollars a month), Term (months) and Amount_Approved (dollars)."
+            f"mp (dollars per month), Term (months) and Amount_Approved (dollars)."
         )

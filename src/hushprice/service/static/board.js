@@ -17,7 +17,7 @@ const charts = {
   revenue: new Chart($("revenue"), { title: "Earnings at each price", tall: 250 }),
   prices: new Chart($("prices"), { title: "Prices over time", tall: 260 }),
   share: new Chart($("share"), { title: "Share of experiments over time" }),
-  pace: new Chart($("pace"), { title: "Customers a minute" }),
+  pace: new Chart($("pace"), { title: "Customers per minute" }),
   ranges: new Ranges($("earned"), { title: "Earnings per customer, with the range that holds in 95 of 100 cases" }),
   earned: new Chart($("earned"), { title: "Earnings per customer over time", tall: 170 }),
 };
@@ -284,7 +284,7 @@ function showShare() {
 /** Show the customers of the last half hour. The time axis moves on even if there are none. */
 export function showPace() {
   const hidden = summary.kind === "private";
-  say($("pace-title"), hidden ? "Messages a minute" : "Offers a minute");
+  say($("pace-title"), hidden ? "Messages per minute" : "Offers per minute");
   const now = Math.floor(Date.now() / 60_000) * 60;
   const counts = new Map(summary.minutes);
   const points = Array.from({ length: 30 }, (_, k) => [now - 60 * (29 - k), counts.get(now - 60 * (29 - k)) ?? 0]);

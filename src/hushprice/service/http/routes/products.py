@@ -95,7 +95,7 @@ async def curve(request: ApiRequest) -> Response:
 
 def _numbers(values: list[str]) -> list[float]:
     """``1,0.3,2`` as numbers."""
-    problem = Problem(422, "invalid", "Give the customer once, as ?context=1,0.3,... with one number a feature.")
+    problem = Problem(422, "invalid", "Give the customer once, as ?context=1,0.3,... with one number per feature.")
     if len(values) != 1 or len(values[0]) > 50 * MOST_FEATURES or "_" in values[0]:
         raise problem
     try:

@@ -212,7 +212,7 @@ function pick(chosen, inside, place) {
  *
  * Directions take the words (seed, flip, coin, place), the last one only if there is more than one pair: with the
  * chance coin / 2^64 the report names one of the best directions, else one of the others; for |g| < C it first takes -g
- * for g with the chance (1 - |g| / C) / 2. The grid takes one word a coordinate: floor(g_i / h + 64 N_i + 1/2), where
+ * for g with the chance (1 - |g| / C) / 2. The grid takes one word per coordinate: floor(g_i / h + 64 N_i + 1/2), where
  * h = sd / 64.
  */
 export function privatize(mechanism, g, words) {

@@ -92,7 +92,7 @@ function readTheta(x, dim) {
 }
 
 function readFeatures(x, dim) {
-  demand(Array.isArray(x) && (x.length === 0 || x.length === dim), "The published features are not one a number.");
+  demand(Array.isArray(x) && (x.length === 0 || x.length === dim), "The number of published features is not dim.");
   const features = x.map((feature) => {
     demand(isPlain(feature) && isName(feature.name), "A published feature has no name.");
     if (Object.hasOwn(feature, "value")) return { name: feature.name, value: number(feature.value, "feature") };
