@@ -19,6 +19,7 @@ EVERY_FAMILY: dict[str, tuple[float, ...]] = {
     "loglik": (1.0, 0.3, 1.0),
     "draw": (1.0, 0.5, 0.25),
     "positive": (),
+    "identity": (),
     "quadratic": (),
     "canonical": (),
     "steepness": (1.0,),

@@ -102,6 +102,16 @@ def positive(code):
     return unknown_family(code) > 0.0
 
 
+@compiled
+def identity(code):
+    """Whether expected demand is eta itself."""
+    if code == LINEAR:
+        return True
+    if code in (LOGISTIC, POISSON, PROBIT):
+        return False
+    return unknown_family(code) > 0.0
+
+
 # -- the likelihood ---------------------------------------------------------------------------------------------
 
 

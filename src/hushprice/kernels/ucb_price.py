@@ -2,7 +2,7 @@
 
     g(p) = a - b p + alpha sqrt(r2 + q2 (p - vertex)^2),
 
-with the numbers of a :class:`~hushprice.kernels.state.Belief`.
+with the numbers of a :class:`~hushprice.kernels.state.Belief`. The family's mean is the identity, or positive.
 
 g is convex (a line plus a norm), so F rises, may fall, and may rise again: there can be several local maxima. Every
 one of them is found. An interval of prices is put aside when F cannot exceed the best value seen there, or when its
@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from hushprice.kernels.glm import log_bend, log_slope, logmean, positive
+from hushprice.kernels.glm import identity, log_bend, log_slope, logmean
 from hushprice.kernels.jit import compiled, inlined
 
 NARROW = 1e-13  # of its prices: an interval as narrow as that is as good as a point
@@ -42,7 +42,7 @@ def _index(belief, p):
 @inlined
 def _worth(code, g, p, cost):
     """An increasing function of F(p); for positive demand its logarithm, which neither over- nor underflows."""
-    if not positive(code):
+    if identity(code):
         return (p - cost) * g
     if p > cost:
         return math.log(p - cost) + logmean(code, g)
@@ -52,7 +52,7 @@ def _worth(code, g, p, cost):
 @inlined
 def _slope(code, g, g1, g2, gap):
     """(A function with the sign of F'(p), its derivative); gap = p - cost."""
-    if not positive(code):
+    if identity(code):
         return g + gap * g1, 2.0 * g1 + gap * g2
     rho = log_slope(code, g)
     kappa = log_bend(code, g, rho)
@@ -101,7 +101,7 @@ DROP, CLIMB, HALVE = 0, 1, 2
 @compiled
 def _judge(code, belief, cost, left, right, best):
     """What the interval can hold: no new maximum (DROP), at most one (CLIMB), or not known yet (HALVE)."""
-    linear = not positive(code)
+    linear = identity(code)
     _, _, alpha, r2, vertex, q2 = belief
     g_left, g1_left, _ = _index(belief, left)
     g_right, g1_right, _ = _index(belief, right)
@@ -174,7 +174,7 @@ def _between(left, right, vertex, breadth):
 def optimistic_price(code, belief, cost, low, high, stack):
     """The price in [low, high] of the largest F. ``stack`` is scratch of shape (STACK, 2)."""
     r2, vertex, q2 = belief.r2, belief.vertex, belief.q2
-    linear = not positive(code)
+    linear = identity(code)
     if high > cost and not linear:
         low = max(low, cost)  # below cost F is negative
     price = high
