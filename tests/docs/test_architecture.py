@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,15 @@ def test_each_folder_of_the_package_has_a_line() -> None:
     tree = ARCHITECTURE[ARCHITECTURE.index("    src/hushprice/") : ARCHITECTURE.index("## A private report")]
     missing = {folder for folder in folders - {"."} if not re.search(rf"\b{Path(folder).name}/", tree)}
     assert not missing
+
+
+def test_the_layers_are_those_of_the_import_contract() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (contract,) = (each for each in settings["contracts"] if each["type"] == "layers")
+    enforced = [name.strip() for layer in contract["layers"] for name in layer.replace("hushprice.", "").split("|")]
+    section = ARCHITECTURE[ARCHITECTURE.index("## The layers") : ARCHITECTURE.index("## The rooms")]
+    written = [re.split(r"\s{2,}", line)[0] for line in re.findall(r"^    (\S.*)$", section, flags=re.MULTILINE)]
+    assert [name.strip() for line in written for name in re.split(r"[|,]", line)] == enforced
 
 
 def test_each_decision_is_listed_once() -> None:
