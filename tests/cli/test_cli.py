@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hushprice.cli import app, main
+from hushprice.demand import FAMILIES
 
 QUICK = ["--horizon", "600", "--replications", "3", "--workers", "1"]
 
@@ -102,6 +103,12 @@ def test_pictures(tmp_path: Path, ending: str) -> None:
     run("compare", "etc", "fixed-price", "clairvoyant", "random-price", "--plot", str(file), *QUICK)
     start = file.read_bytes()[:200]
     assert start.startswith(b"\x89PNG") if ending == "png" else b"<svg" in file.read_bytes()[:2000]
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate", "simulate", "compare", "scaling"])
+def test_help_names_every_family(command: str) -> None:
+    text = run(command, "--help")
+    assert [name for name in FAMILIES if name not in text] == []
 
 
 def test_every_policy_and_family_can_be_typed() -> None:

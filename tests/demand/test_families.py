@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
+from tools.source import modules
 
 import hushprice as hp
 from hushprice.demand import FAMILIES, Family, as_family
+from tests.support.paths import ROOT
 
 ALL = [cls() for cls in FAMILIES.values()]
 
@@ -62,6 +66,18 @@ def test_families_are_names_of_the_package() -> None:
     for family in FAMILIES.values():
         assert names[family.__name__] is family is getattr(hp, family.__name__)
     assert set(dir(hp)) <= set(names)
+
+
+def test_no_text_of_the_package_lists_the_families() -> None:
+    """A help text or docstring with such a list would not follow when a family is added."""
+    lists = [
+        f"{path}:{node.lineno}"
+        for path, tree in modules(ROOT)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        and set(FAMILIES) <= set(re.findall(r"\w+", node.value.lower()))
+    ]  # fmt: skip
+    assert lists == []
 
 
 def test_logistic_price_is_the_lambert_w_formula() -> None:

@@ -10,12 +10,13 @@ import pytest
 import statsmodels.api as sm
 
 import hushprice as hp
+from hushprice import demand
 from hushprice.demand import Family
 from hushprice.estimation import DRIFT_BOUND, Prior, RunningEstimator, design, fit
 from tests.support.paths import KARLAN_ZINMAN
 
 SM_FAMILIES = {"linear": sm.families.Gaussian, "logistic": sm.families.Binomial, "poisson": sm.families.Poisson}
-FAMILIES = [hp.Linear(), hp.Logistic(), hp.Poisson(), hp.Probit()]
+FAMILIES = [family() for family in demand.FAMILIES.values()]
 
 
 def _data(family: Family, n: int, d: int, seed: int) -> tuple[Any, Any]:

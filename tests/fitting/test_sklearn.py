@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of an estimator, on all three families."""
+"""scikit-learn's own checks of an estimator, on every family."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
+from hushprice.demand import FAMILIES
 from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.fitting import DemandModel
 
@@ -93,10 +94,10 @@ def data(n: int = 600, seed: int = 3) -> tuple[Any, Any]:
     return X, rng.poisson(np.exp(1.0 - 0.5 * X[:, 0] + 0.3 * X[:, 1]))
 
 
-@pytest.mark.parametrize("family", ["linear", "poisson", "logistic", "probit"])
+@pytest.mark.parametrize("family", list(FAMILIES))
 def test_weights_count_like_repeated_rows(family: str) -> None:
     X, y = data()
-    outcome = np.minimum(y, 1) if family in ("logistic", "probit") else y
+    outcome = np.minimum(y, 1) if FAMILIES[family].outcomes == "binary" else y
     w = np.random.default_rng(5).integers(0, 4, len(y))
     weighted = DemandModel(price=0, family=family).fit(X, outcome, sample_weight=w)
     repeated = DemandModel(price=0, family=family).fit(np.repeat(X, w, axis=0), np.repeat(outcome, w))

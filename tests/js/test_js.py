@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from protocol.device_vectors import device_vectors
 
-from hushprice.demand import FAMILIES, Linear, Logistic, Poisson, Probit
+from hushprice.demand import FAMILIES
 from hushprice.errors import BudgetSpent
 from hushprice.kernels import glm, phases, philox, quote, special
 from hushprice.kernels.score import score
@@ -329,7 +329,3 @@ def test_gaussian_curve(asked: dict[str, tuple[list[Case], list[Any]]]) -> None:
         over = mpmath.mpf(from_bits(answer)) - exact
         allowance = 5e-14 * first * (1 - mpmath.log(first)) + mpmath.mpf(1e-300)
         assert 0 <= over <= 2 * allowance, question
-
-
-def test_families_are_those_of_the_device() -> None:
-    assert {family.name: family.code for family in (Linear(), Logistic(), Poisson(), Probit())} == CODES

@@ -17,7 +17,7 @@ import pytest
 
 import hushprice as hp
 from hushprice import checks, policies
-from hushprice.demand import as_family
+from hushprice.demand import FAMILIES, as_family
 from hushprice.errors import BudgetSpent, InvalidInput, SnapshotError
 from hushprice.kernels import score as kernel
 from hushprice.policies import Phase, Pricer, Records, snapshot
@@ -120,7 +120,7 @@ def test_configurations_are_those_of_stored_results(name: str, own: dict[str, An
 # -- the steps -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", ["logistic", "linear", "poisson", "probit"])
+@pytest.mark.parametrize("family", list(FAMILIES))
 @pytest.mark.parametrize(
     ("name", "options"), [("etc-ldp", {}), ("etc-ldp", {"noise": "privunit"}), ("etc-ldp-approx", {})]
 )

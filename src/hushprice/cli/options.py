@@ -23,10 +23,6 @@ MarketName = Annotated[
 Dim = Annotated[
     int | None, typer.Option("--dim", "-d", help="Number d of features.", show_default="4, or the market's own")
 ]
-FamilyName = Annotated[
-    str | None,
-    typer.Option("--family", help="True demand: logistic, probit, linear or poisson.", show_default="the market's"),
-]
 Horizon = Annotated[int, typer.Option("--horizon", "-T", help="Customers per replication.")]
 Replications = Annotated[int, typer.Option("--replications", "-n", help="Replications.")]
 SeedOption = Annotated[int, typer.Option("--seed", "-s", help="Seed: same seed, same customers, same numbers.")]

@@ -24,6 +24,8 @@ _LARGEST_LOGIT, _LARGEST_PROBIT = 30.0, 8.0  # beyond these a double hardly tell
 class Linear(Family):
     """Linear demand with Gaussian noise: psi(eta) = eta^2 / 2, y = a - b p + sigma N(0, 1).
 
+    The best price is (a / b + cost) / 2.
+
     >>> Linear().optimal_price(2.0, 1.0, (0.0, 3.0))
     1.0
     """
@@ -69,6 +71,8 @@ class Linear(Family):
 class Logistic(BinaryFamily):
     """A customer buys one or none: psi(eta) = log(1 + e^eta), P(y = 1) = 1 / (1 + e^(b p - a)).
 
+    The best price is cost + (1 + W(exp(a - b cost - 1))) / b, with Lambert's W.
+
     >>> Logistic().mean(0.0)
     0.5
     """
@@ -101,6 +105,8 @@ class Logistic(BinaryFamily):
 @dataclass(frozen=True)
 class Poisson(Family):
     """A customer buys a number of units: psi(eta) = e^eta, y ~ Poisson(e^(a - b p)).
+
+    The best price is cost + 1 / b.
 
     >>> Poisson().optimal_price(1.0, 0.5, (0.0, 3.0))
     2.0
@@ -146,6 +152,8 @@ class Probit(BinaryFamily):
     residual is phi(eta) (y - Phi(eta)) / (Phi(eta) (1 - Phi(eta))), unbounded in eta; standard errors are from the
     observed information. Private scores are (y - Phi(eta)) x: bounded by |x|, with mean zero at the truth, and minus
     the gradient of the convex loss psi(eta) - y eta, psi(eta) = eta Phi(eta) + phi(eta) (the matching loss of Phi).
+
+    The best price is cost + s / b, where Phi(eta) = s phi(eta) at eta = a - b cost - s.
 
     Examples
     --------

@@ -146,16 +146,9 @@ class Family:
     def optimal_price(self, a: Numbers, b: Numbers, prices: tuple[float, float], *, cost: float = 0.0) -> Any:
         """The price in [low, high] that maximises (p - cost) psi'(a - b p).
 
-        ========  =====================================================
-        logistic  cost + (1 + W(exp(a - b cost - 1))) / b   (Lambert W)
-        linear    (a / b + cost) / 2
-        Poisson   cost + 1 / b
-        probit    cost + s / b, Phi(eta) = s phi(eta) at eta = a - b cost - s
-        ========  =====================================================
-
-        clipped to the range. For b <= 0 demand does not fall with the price and the better end of the range is
-        returned, which is the upper one unless the family is linear with negative demand or every price is
-        below cost.
+        For b > 0 the class of each family states the formula; the price is clipped to the range. For b <= 0 demand
+        does not fall with the price and the better end of the range is returned, which is the upper one unless the
+        family is linear with negative demand or every price is below cost.
 
         >>> from hushprice.demand import Logistic
         >>> round(Logistic().optimal_price(1.0, 1.0, (0.0, 3.0)), 3)

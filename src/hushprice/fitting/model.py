@@ -44,8 +44,8 @@ class DemandModel(SklearnApi):
     features : sequence of str or int, optional
         Columns used as features; all other columns by default.
     family : Family or str
-        "logistic", "probit", "poisson", "linear", or "auto": logistic for outcomes of 0 and 1, Poisson for whole
-        numbers, linear for others.
+        A demand family or its name, a key of ``hushprice.demand.FAMILIES``; or "auto": logistic for outcomes of 0
+        and 1, Poisson for whole numbers, linear for others.
     sensitivity : str or sequence of str or int
         Features that the price sensitivity depends on; "all" or "none".
     categories : sequence of str or int

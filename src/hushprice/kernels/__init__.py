@@ -2,13 +2,9 @@
 
 Rules of this layer:
 
-* A demand family is an integer code (:data:`LINEAR`, :data:`LOGISTIC`, :data:`POISSON`); no function is ever
-  passed to a kernel, so every kernel is compiled once and cached on disk.
+* A demand family is an integer code (:mod:`~hushprice.kernels.glm` has them); no function is ever passed to a
+  kernel, so every kernel is compiled once and cached on disk.
 * Strict IEEE arithmetic (no ``fastmath``) and no BLAS or LAPACK: a kernel gives the same bits whether it is
   called for one customer or for a block, and for any number of threads or worker processes.
 * The same scalar step functions serve the simulation and live use.
 """
-
-from hushprice.kernels.glm import LINEAR, LOGISTIC, POISSON
-
-__all__ = ["LINEAR", "LOGISTIC", "POISSON"]

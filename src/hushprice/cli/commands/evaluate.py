@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hushprice.cli.family_option import FAMILY_NAMES
 from hushprice.cli.options import AsCsv, AsJson, RulesFile
 from hushprice.cli.output import Output, show_findings
 from hushprice.cli.study_progress import names_of, number_or_column, rules_from
@@ -62,9 +63,7 @@ def evaluate(
     rules: RulesFile = None,
     family: Annotated[
         str,
-        typer.Option(
-            "--family", help="Demand of the doubly robust regression: logistic, probit, poisson, linear or auto."
-        ),
+        typer.Option("--family", help=f"Demand of the doubly robust regression: {FAMILY_NAMES}; or auto."),
     ] = "auto",
     bandwidth: Annotated[
         float | None,

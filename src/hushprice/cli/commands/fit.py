@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from hushprice import plots
+from hushprice.cli.family_option import FAMILY_NAMES
 from hushprice.cli.options import AsCsv, AsJson
 from hushprice.cli.output import Output, show_findings
 from hushprice.cli.study_progress import names_of
@@ -39,7 +40,7 @@ def fit(
     ] = None,
     family: Annotated[
         str,
-        typer.Option("--family", help="Demand: logistic, probit, poisson, linear, or auto for what fits the outcome."),
+        typer.Option("--family", help=f"Demand: {FAMILY_NAMES}; or auto for what fits the outcome."),
     ] = "auto",
     weights: Annotated[
         str | None,

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from hushprice import markets, plots, theory
+from hushprice.cli.family_option import FamilyName
 from hushprice.cli.options import (
     AsCsv,
     AsJson,
     Cost,
     Dim,
     Engine,
-    FamilyName,
     Horizon,
     Load,
     MarketName,

@@ -5,8 +5,8 @@ Experiments are uniform on [l, u]. The device clips the score g = (y - psi'(z.al
     score "paper"     x = (z, -p z),           |x| <= X = z_max sqrt(1 + u^2)
     score "centred"   x = (z, -f (p - c) z),   |x| <= X = 2 z_max,   c = (l + u) / 2,  f = sqrt(12) / (u - l)
 
-    logistic          C_g = X, as |y - psi'| <= 1
-    linear, Poisson   C_g = 2 X (M + sigma sqrt(log tau)),  M >= 1 a bound on the expected demand, sigma the noise of
+    outcomes 0 or 1   C_g = X, as |y - psi'| <= 1
+    others            C_g = 2 X (M + sigma sqrt(log tau)),  M >= 1 a bound on the expected demand, sigma the noise of
                       linear demand and sqrt(M) for Poisson
 
 With the t-th decoded report w, transformed back to theta's coordinates, the server sets
