@@ -14,7 +14,6 @@ import numpy as np
 
 from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.philox import direction
-from hushprice.kernels.score import score
 
 DIRECTION_REPORT, GRID_REPORT = 0, 1
 CELLS = 64.0  # grid cells per standard deviation of the noise
@@ -75,12 +74,3 @@ def absorb_rows(kind, scale, rows, t, rate, theta):
     for i in range(len(rows)):
         decode(kind, scale, rows[i], w, room)
         move(theta, w, 1.0 / (rate.zeta * (t + 1.0 + i)), rate)
-
-
-@compiled
-def plain_pass(code, z, price, y, before, rate, theta):
-    """One pass of plain SGD over public records, step k of size 1 / (zeta (before + k))."""
-    g = np.empty(theta.size)
-    for k in range(len(z)):
-        score(code, theta, z[k], price[k], y[k], rate.shift, rate.factor, g)
-        move(theta, g, 1.0 / (rate.zeta * (before + k + 1.0)), rate)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hushprice.arrays import Array, array
 from hushprice.errors import LARGEST_VALUE, InvalidInput, SnapshotError
-from hushprice.kernels import sgd as kernel
+from hushprice.kernels import public_sgd as kernel
 from hushprice.policies.exchange import Records
 from hushprice.policies.private.reports import MixedReports, PrivateReports
 from hushprice.policies.private.schedules import MixedSchedule
