@@ -9,7 +9,9 @@ policies
     Outside ``policies/`` nothing asks for the class of a policy or server (``isinstance``, ``issubclass``,
     ``type(x) is``, ``case Class()``): policies describe themselves, so that one added later works everywhere.
 constants
-    A module-level constant name (capital letters, without a leading underscore) has one value in the whole package.
+    A public module-level constant name (capital letters) has one value in the whole package. A name with a leading
+    underscore belongs to its file alone and is not checked: the same formula written for kernels and for devices keeps
+    its names, ``np.uint64(5)`` here and ``5`` there.
 
 Exceptions are listed with their reasons in ``house_rules.toml``. The list can only shrink: an entry that no longer
 applies is an error too, and ``--shrink`` removes such entries.
