@@ -38,6 +38,7 @@ from hushprice.privacy import (
     RandomizedResponse,
     Report,
     UnsafeSeed,
+    VectorMechanism,
 )
 from hushprice.privacy.audit import _bound, low_bits
 from hushprice.privacy.caps import best_cap, cap_mass, cap_moment, ideal_cap, mean_product, top_products
@@ -401,6 +402,13 @@ def test_gaussian_curve_against_another_library() -> None:
             assert gaussian_delta(Loss(mu=mu).guarantee(delta).epsilon, mu) <= delta * (1 + 1e-9)
         for epsilon in (0.1, 1.0, 8.0):
             assert gaussian_delta(epsilon, gaussian_mu(epsilon, delta)) <= delta
+
+
+@pytest.mark.parametrize("mechanism", [m for m in MECHANISMS if isinstance(m, VectorMechanism)], ids=str)
+def test_the_noise_of_a_mechanism_is_stated_if_it_adds_some(mechanism: VectorMechanism) -> None:
+    assert mechanism.noise_sd == (mechanism.sd if isinstance(mechanism, Gaussian) else 0.0)
+    if mechanism.noise_sd:
+        assert mechanism.squared_error(0.0) == pytest.approx(mechanism.dim * mechanism.noise_sd**2, rel=1e-4)
 
 
 def test_gaussian_calibration() -> None:

@@ -115,6 +115,10 @@ class Gaussian(VectorMechanism):
         return self.dim
 
     @property
+    def noise_sd(self) -> float:
+        return self.sd
+
+    @property
     def scale(self) -> float:
         return self.sd / kernel.CELLS
 

@@ -231,6 +231,11 @@ class VectorMechanism(Mechanism):
         return self.spec.scale
 
     @property
+    def noise_sd(self) -> float:
+        """Standard deviation of the Gaussian noise added to each coordinate; 0 if none is added."""
+        return 0.0
+
+    @property
     def code(self) -> int:
         """The kind of report as a code for compiled loops."""
         return self.spec.kind

@@ -59,5 +59,5 @@ def mechanism_document(mechanism: VectorMechanism) -> dict[str, Any]:
         "dim": mechanism.dim,
         "pairs": spec.pairs,
         "top": spec.top,
-        "sd": float(getattr(mechanism, "sd", 0.0)),
+        "sd": mechanism.noise_sd,
     }

@@ -46,7 +46,6 @@ import numpy as np
 from hushprice.arrays import Array
 from hushprice.estimation import Prior
 from hushprice.policies import Policy, PrivatePolicy
-from hushprice.privacy import Gaussian
 from hushprice.service.core.events import Mode
 from hushprice.service.definition import Definition, Feature
 from hushprice.service.guardrails import Limits
@@ -337,10 +336,7 @@ def replay(policy: PrivatePolicy, design: Design, truths: Array, steps: int, rng
 
 def _noise(policy: PrivatePolicy) -> float:
     """The variance of a decoded report along any direction, without the small part of the score itself."""
-    mechanism = policy.mechanism
-    if isinstance(mechanism, Gaussian):
-        return mechanism.sd**2
-    return mechanism.scale**2 / mechanism.dim  # |w| = B always, in directions spread evenly
+    return policy.mechanism.squared_error(0.0) / policy.mechanism.dim
 
 
 def _projected(policy: PrivatePolicy, theta: Array) -> Array:
