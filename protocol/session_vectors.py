@@ -254,7 +254,7 @@ def refused() -> Iterator[dict[str, Any]]:
         promise = PROMISE | {"segments": ["student"]} if "student" in merged["segments"] else PROMISE
         yield {"why": why, "promise": promise, "params": merged}
     for name in whole:
-        if name not in ("currency", "baseline"):
+        if name not in ("currency", "baseline"):  # for display: the first devices read documents without them
             rest = {key: value for key, value in whole.items() if key != name}
             yield {"why": f"no {name}", "promise": PROMISE, "params": rest}
     enough = PROMISE | {"delta": 1e-3, "mechanisms": ["gaussian"]}

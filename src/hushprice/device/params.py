@@ -214,7 +214,7 @@ def _read(cls: type[Params], document: Any, promise: Promise) -> Params:
         factor=score.number("factor"),
         mechanism=mechanism,
         features=features,
-        currency=str(fields.get("currency"))[:20],
+        currency=fields.text("currency"),
         baseline=fields.number("baseline", least=0.0),
     )
     _check(params)
@@ -264,6 +264,11 @@ class _Reader:
         if not isinstance(value := self.get(name), bool):
             raise BrokenPromise(f"{name} must be true or false. {NO_MORE}")
         return value
+
+    def text(self, name: str) -> str:
+        if not isinstance(value := self.get(name), str):
+            raise BrokenPromise(f"{name} must be a text. {NO_MORE}")
+        return value[:20]
 
     def one_of(self, name: str, known: Collection[str]) -> str:
         value = self.get(name)

@@ -26,6 +26,7 @@ const MODES = ["live", "shadow", "frozen"];
 const LARGEST_THETA = 1e6; // of the centre and the radius of Theta
 const LARGEST_PAIRS = 1024;
 const LARGEST_DIM = 1000;
+const LONGEST_LIST = 10000; // segments, or prices of a ladder
 const MAX_WORK = 1 << 17; // pairs times dim that a server may ask for
 const TOLERANCE = 1 + 1e-9; // for a clip bound, which is computed with a square root, and for points on Theta's edge
 
@@ -95,7 +96,9 @@ function readFeatures(x, dim) {
   demand(Array.isArray(x) && (x.length === 0 || x.length === dim), "The number of published features is not dim.");
   const features = x.map((feature) => {
     demand(isPlain(feature) && isName(feature.name), "A published feature has no name.");
-    if (Object.hasOwn(feature, "value")) return { name: feature.name, value: number(feature.value, "feature") };
+    const keys = Object.keys(feature).sort().join(" ");
+    demand(keys === "name value" || keys === "high low name", "A published feature has other keys than it may have.");
+    if (keys === "name value") return { name: feature.name, value: number(feature.value, "feature") };
     return { name: feature.name, low: number(feature.low, "feature"), high: number(feature.high, "feature") };
   });
   demand(new Set(features.map((f) => f.name)).size === features.length, "Two published features have the same name.");
@@ -103,7 +106,8 @@ function readFeatures(x, dim) {
 }
 
 function readLadder(x) {
-  demand(Array.isArray(x) && x.every((p) => isNumber(p, 0, LARGEST)), "The published ladder is not a list of prices.");
+  const isList = Array.isArray(x) && x.length <= LONGEST_LIST;
+  demand(isList && x.every((p) => isNumber(p, 0, LARGEST)), "The published ladder is not a list of prices.");
   demand(
     x.every((p, i) => i === 0 || p > x[i - 1]),
     "The published ladder does not rise.",
@@ -112,7 +116,8 @@ function readLadder(x) {
 }
 
 function readSegments(names) {
-  demand(Array.isArray(names) && names.every(isName), "The published segments are no names.");
+  const isList = Array.isArray(names) && names.length <= LONGEST_LIST;
+  demand(isList && names.every(isName), "The published segments are no names.");
   demand(new Set(names).size === names.length, "Two published segments have the same name.");
   return names;
 }
@@ -176,6 +181,8 @@ export function readParams(document, promise) {
   demand(PHASES.includes(x.phase), "The published phase is unknown to this device.");
   demand(typeof x.learn === "boolean", "The document does not say whether to report.");
   demand(isPlain(x.score), "The document does not say what to report about.");
+  demand(typeof x.currency === "string", "The published currency is no text.");
+  number(x.baseline, "baseline", 0, LARGEST);
   const dim = whole(x.dim, "dim", 1, LARGEST_DIM);
   const [segments, features] = [readSegments(x.segments), readFeatures(x.features, dim)];
   demandCustomers(promise, x.family, segments, features);
