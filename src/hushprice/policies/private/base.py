@@ -45,7 +45,7 @@ LARGEST_DERIVED_DEMAND = 1e4  # beyond it the noise for the clip bound would dro
 
 @dataclass(frozen=True, kw_only=True)
 class PrivatePolicy(Policy):
-    """Base class of the private policies: the configuration, and the three fields derived from it.
+    """Base class of the private policies: the configuration, and the three parts derived from it.
 
     A subclass implements ``_schedule`` and ``_mechanism`` and sets ``learner``.
 

@@ -17,21 +17,73 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hushprice.errors import finite, positive_int
+from hushprice.errors import positive_int
 from hushprice.policies.private.base import PrivatePolicy
 from hushprice.policies.private.learner import PrivateLearner
 from hushprice.policies.private.loop import SGDLoop
-from hushprice.policies.private.mechanisms import PureMechanism, as_pure, pure
+from hushprice.policies.private.mechanisms import ApproximateLDP, PureLDP
 from hushprice.policies.private.schedules import Doubling, Once, Schedule, as_restart, private_experiments
 from hushprice.policies.private.server import SGDServer
-from hushprice.privacy import Gaussian, VectorMechanism
-from hushprice.privacy.gaussian import Calibration
 
 SGD = PrivateLearner(server=SGDServer, loop=SGDLoop)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ETCLDP(PrivatePolicy):
+class OneEpisode(PrivatePolicy):
+    """Base class of the policies that know the horizon: tau experiments, then commit.
+
+    Parameters
+    ----------
+    horizon : int
+        Number of customers T.
+    **options
+        Those of :class:`Policy` and :class:`PrivatePolicy`.
+    """
+
+    learner: ClassVar[PrivateLearner] = SGD
+
+    horizon: int
+
+    def __post_init__(self) -> None:
+        self._set("horizon", positive_int("horizon", self.horizon))
+        super().__post_init__()
+
+    @property
+    def tau(self) -> int:
+        """Number of price experiments."""
+        tau = private_experiments(self.horizon, dim=self.dim, epsilon=self.epsilon)
+        return max(1, min(self.horizon, math.ceil(tau)))
+
+    def _schedule(self) -> Schedule:
+        return Once(self.tau)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoublingEpisodes(PrivatePolicy):
+    """Base class of the policies for an unknown horizon: episodes of doubling length.
+
+    Parameters
+    ----------
+    restart : bool
+        Whether the estimate starts afresh with each episode.
+    **options
+        Those of :class:`Policy` and :class:`PrivatePolicy`.
+    """
+
+    learner: ClassVar[PrivateLearner] = SGD
+
+    restart: bool = False
+
+    def __post_init__(self) -> None:
+        self._set("restart", as_restart(self.restart))
+        super().__post_init__()
+
+    def _schedule(self) -> Schedule:
+        return Doubling(dim=self.dim, epsilon=self.epsilon, restart=self.restart)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ETCLDP(OneEpisode, PureLDP):
     """Explore then commit under epsilon-LDP. Regret of order d sqrt(T) log(T) / epsilon.
 
     Parameters
@@ -51,30 +103,10 @@ class ETCLDP(PrivatePolicy):
     """
 
     name: ClassVar[str] = "etc-ldp"
-    learner: ClassVar[PrivateLearner] = SGD
-
-    noise: PureMechanism = "l2-ball"
-    horizon: int
-
-    def __post_init__(self) -> None:
-        self._set("horizon", positive_int("horizon", self.horizon))
-        self._set("noise", as_pure(self.noise))
-        super().__post_init__()
-
-    @property
-    def tau(self) -> int:
-        """Number of price experiments."""
-        return _tau(self.horizon, self)
-
-    def _schedule(self) -> Schedule:
-        return Once(self.tau)
-
-    def _mechanism(self) -> VectorMechanism:
-        return pure(self.noise, epsilon=self.epsilon, clip=self.clip, dim=2 * self.dim)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ETCLDPDoubling(PrivatePolicy):
+class ETCLDPDoubling(DoublingEpisodes, PureLDP):
     """ETC-LDP in episodes of doubling length, for an unknown horizon.
 
     Parameters
@@ -88,25 +120,10 @@ class ETCLDPDoubling(PrivatePolicy):
     """
 
     name: ClassVar[str] = "etc-ldp-doubling"
-    learner: ClassVar[PrivateLearner] = SGD
-
-    noise: PureMechanism = "l2-ball"
-    restart: bool = False
-
-    def __post_init__(self) -> None:
-        self._set("restart", as_restart(self.restart))
-        self._set("noise", as_pure(self.noise))
-        super().__post_init__()
-
-    def _schedule(self) -> Schedule:
-        return Doubling(dim=self.dim, epsilon=self.epsilon, restart=self.restart)
-
-    def _mechanism(self) -> VectorMechanism:
-        return pure(self.noise, epsilon=self.epsilon, clip=self.clip, dim=2 * self.dim)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ETCLDPApprox(PrivatePolicy):
+class ETCLDPApprox(OneEpisode, ApproximateLDP):
     """Explore then commit under (epsilon, delta)-LDP, by Gaussian noise.
 
     Parameters
@@ -116,40 +133,16 @@ class ETCLDPApprox(PrivatePolicy):
     delta : float
         The delta of the guarantee.
     calibration : {"analytic", "classical", "paper"}
-        How the noise follows from the guarantee. "paper" is for the paper's figures; ``guarantee`` then says what it
-        gives in fact.
+        How the noise follows from the guarantee (see :class:`ApproximateLDP`).
     **options
         Those of :class:`Policy` and :class:`PrivatePolicy`.
     """
 
     name: ClassVar[str] = "etc-ldp-approx"
-    learner: ClassVar[PrivateLearner] = SGD
-
-    delta: float = 1e-3
-    calibration: Calibration = "analytic"
-    horizon: int
-
-    def __post_init__(self) -> None:
-        self._set("horizon", positive_int("horizon", self.horizon))
-        self._set("delta", finite("delta", self.delta))
-        super().__post_init__()
-
-    @property
-    def tau(self) -> int:
-        """Number of price experiments."""
-        return _tau(self.horizon, self)
-
-    def _schedule(self) -> Schedule:
-        return Once(self.tau)
-
-    def _mechanism(self) -> VectorMechanism:
-        return Gaussian(
-            epsilon=self.epsilon, delta=self.delta, clip=self.clip, dim=2 * self.dim, calibration=self.calibration
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class ETCLDPApproxDoubling(PrivatePolicy):
+class ETCLDPApproxDoubling(DoublingEpisodes, ApproximateLDP):
     """ETC-LDP-Approx in episodes of doubling length, for an unknown horizon.
 
     Parameters
@@ -157,8 +150,7 @@ class ETCLDPApproxDoubling(PrivatePolicy):
     delta : float
         The delta of the guarantee.
     calibration : {"analytic", "classical", "paper"}
-        How the noise follows from the guarantee. "paper" is for the paper's figures; ``guarantee`` then says what it
-        gives in fact.
+        How the noise follows from the guarantee (see :class:`ApproximateLDP`).
     restart : bool
         Whether the estimate starts afresh with each episode.
     **options
@@ -166,26 +158,3 @@ class ETCLDPApproxDoubling(PrivatePolicy):
     """
 
     name: ClassVar[str] = "etc-ldp-approx-doubling"
-    learner: ClassVar[PrivateLearner] = SGD
-
-    delta: float = 1e-3
-    calibration: Calibration = "analytic"
-    restart: bool = False
-
-    def __post_init__(self) -> None:
-        self._set("restart", as_restart(self.restart))
-        self._set("delta", finite("delta", self.delta))
-        super().__post_init__()
-
-    def _schedule(self) -> Schedule:
-        return Doubling(dim=self.dim, epsilon=self.epsilon, restart=self.restart)
-
-    def _mechanism(self) -> VectorMechanism:
-        return Gaussian(
-            epsilon=self.epsilon, delta=self.delta, clip=self.clip, dim=2 * self.dim, calibration=self.calibration
-        )
-
-
-def _tau(horizon: int, policy: PrivatePolicy) -> int:
-    tau = private_experiments(horizon, dim=policy.dim, epsilon=policy.epsilon)
-    return max(1, min(horizon, math.ceil(tau)))

@@ -13,20 +13,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hushprice.errors import positive_int
-from hushprice.policies.private.base import PrivatePolicy
 from hushprice.policies.private.device import MixedDevice
 from hushprice.policies.private.learner import PrivateLearner
 from hushprice.policies.private.loop import MixedLoop
-from hushprice.policies.private.mechanisms import PureMechanism, as_pure, pure
+from hushprice.policies.private.mechanisms import PureLDP
 from hushprice.policies.private.schedules import MixedDoubling, MixedOnce, Schedule, as_restart
 from hushprice.policies.private.server import MixedServer
-from hushprice.privacy import VectorMechanism
 
 MIXED_SGD = PrivateLearner(server=MixedServer, device=MixedDevice, loop=MixedLoop)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixedLDP(PrivatePolicy):
+class MixedLDP(PureLDP):
     """Base class of the policies whose customers choose to be public or private.
 
     Parameters
@@ -41,19 +39,10 @@ class MixedLDP(PrivatePolicy):
     not_served: ClassVar[str] = "it would keep the raw records of those who agree. Take etc-ldp or etc-ldp-doubling."
     learner: ClassVar[PrivateLearner] = MIXED_SGD
 
-    noise: PureMechanism = "l2-ball"
-
-    def __post_init__(self) -> None:
-        self._set("noise", as_pure(self.noise))
-        super().__post_init__()
-
     @property
     def worth(self) -> float:
         """The worth of a private customer relative to a public one: epsilon^2 / d, and at most 1."""
         return min(1.0, self.epsilon**2 / self.dim)
-
-    def _mechanism(self) -> VectorMechanism:
-        return pure(self.noise, epsilon=self.epsilon, clip=self.clip, dim=2 * self.dim)
 
 
 @dataclass(frozen=True, kw_only=True)
