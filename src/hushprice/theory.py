@@ -28,37 +28,107 @@ PRIVATE_LOWER_CONSTANT = float(np.sqrt(14.0)) / 774_144.0
 
 
 def minimax(d: Numbers, T: Numbers) -> Array:
-    """Return sqrt(d T), the minimax order without privacy. ETC and supCB reach it up to logarithms."""
+    """Return sqrt(d T), the minimax order without privacy. ETC and supCB reach it up to logarithms.
+
+    Parameters
+    ----------
+    d, T : array_like
+        Number of features, and of customers.
+
+    Returns
+    -------
+    ndarray or float
+        The order, with d and T broadcast together.
+    """
     d, T = _sizes(d, T)
     return np.asarray(np.sqrt(d * T))[()]
 
 
 def etc(d: Numbers, T: Numbers) -> Array:
-    """Return sqrt(d T log T), the bound of ETC, ETC-Doubling and the modified MLE-Cycle and Semi-Myopic."""
+    """Return sqrt(d T log T), the bound of ETC, ETC-Doubling and the modified MLE-Cycle and Semi-Myopic.
+
+    Parameters
+    ----------
+    d, T : array_like
+        Number of features, and of customers.
+
+    Returns
+    -------
+    ndarray or float
+        The order, with d and T broadcast together.
+    """
     d, T = _sizes(d, T)
     return np.asarray(np.sqrt(d * T * np.log(T)))[()]
 
 
 def supcb(d: Numbers, T: Numbers) -> Array:
-    """Return sqrt(d T) log(T)^(3/2), the bound of supCB for stochastic and adversarial contexts."""
+    """Return sqrt(d T) log(T)^(3/2), the bound of supCB for stochastic and adversarial contexts.
+
+    Parameters
+    ----------
+    d, T : array_like
+        Number of features, and of customers.
+
+    Returns
+    -------
+    ndarray or float
+        The order, with d and T broadcast together.
+    """
     d, T = _sizes(d, T)
     return np.asarray(np.sqrt(d * T) * np.log(T) ** 1.5)[()]
 
 
 def ucb(d: Numbers, T: Numbers) -> Array:
-    """Return d sqrt(T) log T, the bound of UCB and TS-WTL for adversarial contexts. (UCB-WTL has no proved bound.)"""
+    """Return d sqrt(T) log T, the bound of UCB and TS-WTL for adversarial contexts. (UCB-WTL has no proved bound.)
+
+    Parameters
+    ----------
+    d, T : array_like
+        Number of features, and of customers.
+
+    Returns
+    -------
+    ndarray or float
+        The order, with d and T broadcast together.
+    """
     d, T = _sizes(d, T)
     return np.asarray(d * np.sqrt(T) * np.log(T))[()]
 
 
 def etc_ldp(d: Numbers, T: Numbers, *, epsilon: Numbers) -> Array:
-    """Return d sqrt(T) log(T) / epsilon, the bound of ETC-LDP if every customer has epsilon-LDP."""
+    """Return d sqrt(T) log(T) / epsilon, the bound of ETC-LDP if every customer has epsilon-LDP.
+
+    Parameters
+    ----------
+    d, T : array_like
+        Number of features, and of customers.
+    epsilon : array_like
+        Privacy parameter, positive.
+
+    Returns
+    -------
+    ndarray or float
+        The order, with all arguments broadcast together.
+    """
     d, T = _sizes(d, T)
     return np.asarray(d * np.sqrt(T) * np.log(T) / _epsilon(epsilon))[()]
 
 
 def etc_ldp_approx(d: Numbers, T: Numbers, *, epsilon: Numbers, delta: Numbers) -> Array:
-    """Return d sqrt(T log(1.25/delta)) log(T) / epsilon, the bound of ETC-LDP-Approx under (epsilon, delta)-LDP."""
+    """Return d sqrt(T log(1.25/delta)) log(T) / epsilon, the bound of ETC-LDP-Approx under (epsilon, delta)-LDP.
+
+    Parameters
+    ----------
+    d, T : array_like
+        Number of features, and of customers.
+    epsilon, delta : array_like
+        Privacy parameters, positive.
+
+    Returns
+    -------
+    ndarray or float
+        The order, with all arguments broadcast together.
+    """
     d, T = _sizes(d, T)
     slack = _between("delta", delta, 0.0, 1.0)
     if not (slack > 0.0).all():
@@ -87,6 +157,16 @@ def lower_bound(d: Numbers, T: Numbers) -> Array:
     """Return sqrt(d T) / 1728: no policy has less regret on every lower-bound instance. NaN if T is too small.
 
     T is large enough if T >= 4 d^2 log T and d/T^2 is below the slack of the proof.
+
+    Parameters
+    ----------
+    d, T : array_like
+        Number of features, and of customers.
+
+    Returns
+    -------
+    ndarray or float
+        The bound, with its constant.
     """
     d, T = _sizes(d, T)
     bound = LOWER_CONSTANT * np.sqrt(d * T)
@@ -99,6 +179,18 @@ def lower_bound_ldp(d: Numbers, T: Numbers, *, epsilon: Numbers) -> Array:
 
     It holds for epsilon < 1 and T >= 1156 d^2 log(T) / epsilon^2, the condition of the proof's first lemma. The theorem
     itself requires T >= c d^4 log(T) / epsilon^2 with an unspecified constant c.
+
+    Parameters
+    ----------
+    d, T : array_like
+        Number of features, and of customers.
+    epsilon : array_like
+        Privacy parameter, positive.
+
+    Returns
+    -------
+    ndarray or float
+        The bound, with its constant.
     """
     d, T = _sizes(d, T)
     e = _epsilon(epsilon)
@@ -107,7 +199,18 @@ def lower_bound_ldp(d: Numbers, T: Numbers, *, epsilon: Numbers) -> Array:
 
 
 def separation(d: Numbers, T: Numbers) -> Array:
-    """Return Delta = min(1/2, sqrt(sqrt(d/T) / 3)), the distance between the lower-bound instances of horizon T."""
+    """Return Delta = min(1/2, sqrt(sqrt(d/T) / 3)), the distance between the lower-bound instances of horizon T.
+
+    Parameters
+    ----------
+    d, T : array_like
+        Number of features, and of customers.
+
+    Returns
+    -------
+    ndarray or float
+        The distance, with d and T broadcast together.
+    """
     d, T = _sizes(d, T)
     return np.asarray(np.minimum(0.5, np.sqrt(np.sqrt(d / T) / 3.0)))[()]
 
@@ -139,14 +242,36 @@ UNPROVED = {"ucb-wtl": ucb}  # policies plotted with a bound that is not proved 
 
 
 def rate(name: str) -> Callable[..., Array]:
-    """Return the bound of a policy by the policy's name."""
+    """Return the bound of a policy by the policy's name.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``RATES``: the name of a policy, "minimax" or one of the lower bounds.
+
+    Returns
+    -------
+    callable
+        A function of this module.
+    """
     if not isinstance(name, str) or name not in RATES:
         raise unknown("regret bound", name, RATES)
     return RATES[name]
 
 
 def plain_rate(name: str) -> Callable[[Numbers, Numbers], Array]:
-    """Return a bound that depends on d and T only, for a plot without privacy."""
+    """Return a bound that depends on d and T only, for a plot without privacy.
+
+    Parameters
+    ----------
+    name : str
+        "minimax", or the name of a policy that is not private.
+
+    Returns
+    -------
+    callable
+        A function of d and T.
+    """
     plain = [key for key, bound in RATES.items() if bound in (minimax, etc, supcb, ucb)]
     if name not in plain:
         raise unknown("regret bound in d and T alone", name, plain)
@@ -155,6 +280,16 @@ def plain_rate(name: str) -> Callable[[Numbers, Numbers], Array]:
 
 def log_power(name: str) -> float:
     """Return the power of log T in the upper bound of a policy; 0 if it has no bound.
+
+    Parameters
+    ----------
+    name : str
+        Name of a policy.
+
+    Returns
+    -------
+    float
+        The power.
 
     Examples
     --------

@@ -14,7 +14,18 @@ HORIZON = 700
 
 
 def world_for(policy: Policy) -> Market:
-    """A market with the policy's dim, family and cost."""
+    """A market with the policy's dim, family and cost.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy.
+
+    Returns
+    -------
+    Market
+        The market.
+    """
     return markets.s1(dim=policy.dim, family=policy.family, cost=policy.cost, public=0.3)
 
 
@@ -65,17 +76,42 @@ class LiveLoop:
         self.market, self.pricer = market, policy.start(seed=exploration, unsafe_privacy_seed=privacy)
 
     def outcome(self, t: int, price: float) -> float:
-        """The outcome of customer t at this price."""
+        """The outcome of customer t at this price.
+
+        Parameters
+        ----------
+        t : int
+            Number of the customer, from 0.
+        price : float
+            The price.
+        """
         return float(self._customers.buy(slice(t, t + 1), np.array([price]))[0])
 
     def offer(self, t: int) -> Offer:
-        """The pricer's offer to customer t."""
+        """The pricer's offer to customer t.
+
+        Parameters
+        ----------
+        t : int
+            Number of the customer, from 0.
+        """
         cost = None if self.cost is None else float(self.cost[t])
         segment = None if self.segment is None else self.market.segments[self.segment[t]]
         return self.pricer.offer(self.z[t], public=bool(self.public[t]), cost=cost, segment=segment)
 
     def run(self, start: int, stop: int) -> tuple[Array, Array]:
-        """Offer to customers start to stop and observe each outcome immediately: (prices, outcomes)."""
+        """Offer to customers start to stop and observe each outcome immediately: (prices, outcomes).
+
+        Parameters
+        ----------
+        start, stop : int
+            Numbers of the first customer and of the one after the last.
+
+        Returns
+        -------
+        tuple of ndarray
+            Prices and outcomes.
+        """
         prices, y = np.empty(stop - start), np.empty(stop - start)
         for t in range(start, stop):
             offer = self.offer(t)

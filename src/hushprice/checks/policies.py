@@ -46,7 +46,13 @@ def policy_checks() -> list[PolicyCheck]:
 
 
 def check_batch_equals_live(policy: Policy) -> None:
-    """The simulation and a live loop give the same prices and outcomes, to the last bit."""
+    """The simulation and a live loop give the same prices and outcomes, to the last bit.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy to check.
+    """
     market = world_for(policy)
     batch = run_batch(policy, market)
     prices, y = LiveLoop(policy, market).run(0, HORIZON)
@@ -64,7 +70,13 @@ def check_same_seed_same_run(policy: Policy) -> None:
 
 
 def check_prices_in_range(policy: Policy) -> None:
-    """No price leaves the policy's range, for ordinary and for extreme contexts."""
+    """No price leaves the policy's range, for ordinary and for extreme contexts.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy to check.
+    """
     low, high = policy.prices
     prices = run_batch(policy, world_for(policy)).prices
     assert ((prices >= low) & (prices <= high)).all(), f"a price left [{low}, {high}]"
@@ -121,7 +133,13 @@ def check_estimates_do_not_drift(policy: Policy) -> None:
 
 
 def check_private_server_sees_no_raw_data(policy: Policy) -> None:
-    """Neither a private policy's server nor a saved pricer contains a context or price of a private customer."""
+    """Neither a private policy's server nor a saved pricer contains a context or price of a private customer.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy to check; one that is not private passes.
+    """
     if not policy.private:
         return
     loop = LiveLoop(policy, world_for(policy))
@@ -149,7 +167,18 @@ def check_private_server_sees_no_raw_data(policy: Policy) -> None:
 
 
 def numbers_in(root: Any) -> set[float]:
-    """All floating-point numbers in objects reachable from ``root``, except through classes and functions."""
+    """All floating-point numbers in objects reachable from ``root``, except through classes and functions.
+
+    Parameters
+    ----------
+    root : object
+        Where to begin.
+
+    Returns
+    -------
+    set of float
+        The numbers.
+    """
     visited: set[int] = set()
     numbers: set[float] = set()
     stack = [root]

@@ -42,6 +42,11 @@ def check_service(policy: Policy) -> None:
     """The service sells with the policy, shows its estimate, freezes it, rolls it back and restarts, bit for bit.
 
     A policy with a reason in ``not_served`` must be refused with this reason instead.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy to check.
     """
     with registered(policy):
         if policy.not_served:

@@ -52,7 +52,13 @@ def on_rules(policy: Policy, **more: Any) -> tuple[Policy, Market]:
 
 
 def check_rules_are_met(policy: Policy) -> None:
-    """Under business rules, batch and live agree to the last bit and every price is allowed."""
+    """Under business rules, batch and live agree to the last bit and every price is allowed.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy to check.
+    """
     for more in ({}, {"ladder": ()}):
         ruled, market = on_rules(policy, **more)
         trace = run_batch(ruled, market)
@@ -81,6 +87,11 @@ def check_propensities(policy: Policy) -> None:
 
     Discrete prices are tested one by one (exact tests), the others in three intervals chosen by separate draws
     (z tests), each at a two-sided error rate of 1e-6.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy to check.
     """
     for ruled, market in ((policy, world_for(policy)), on_rules(policy, largest_step=None)):
         loop = LiveLoop(ruled, market)

@@ -22,7 +22,13 @@ def family_checks() -> list[Callable[[Family], None]]:
 
 
 def check_market_draws(market: Market) -> None:
-    """Contexts have the stated shape, are finite and repeat with the seed; blocks add up to the horizon."""
+    """Contexts have the stated shape, are finite and repeat with the seed; blocks add up to the horizon.
+
+    Parameters
+    ----------
+    market : Market
+        The market to check.
+    """
     first, again = (market.draw(np.random.default_rng(1), 500) for _ in range(2))
     assert first.shape == (500, market.dim)
     assert np.isfinite(first).all()

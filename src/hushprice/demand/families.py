@@ -26,6 +26,13 @@ class Linear(Family):
 
     The best price is (a / b + cost) / 2.
 
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the noise.
+
+    Examples
+    --------
     >>> Linear().optimal_price(2.0, 1.0, (0.0, 3.0))
     1.0
     """

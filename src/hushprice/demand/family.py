@@ -84,63 +84,232 @@ class Family:
         return self
 
     def with_scale(self, scale: float) -> Family:
-        """The same family with noise of this scale, if it has one."""
+        """The same family with noise of this scale, if it has one.
+
+        Parameters
+        ----------
+        scale : float
+            Standard deviation of the noise.
+        """
         return self
 
     def psi(self, eta: Numbers) -> Any:
-        """psi(eta), whose derivative is the expected demand; the cumulant function of a canonical family."""
+        """psi(eta), whose derivative is the expected demand; the cumulant function of a canonical family.
+
+        Parameters
+        ----------
+        eta : array_like
+            Linear predictors a - b p.
+
+        Returns
+        -------
+        ndarray or float
+            One value per eta.
+        """
         return _apply(kernel.psi_ufunc, self.code, eta)
 
     def mean(self, eta: Numbers) -> Any:
-        """psi'(eta), the expected demand."""
+        """psi'(eta), the expected demand.
+
+        Parameters
+        ----------
+        eta : array_like
+            Linear predictors a - b p.
+
+        Returns
+        -------
+        ndarray or float
+            One value per eta.
+        """
         return _apply(kernel.mean_ufunc, self.code, eta)
 
     def curvature(self, eta: Numbers) -> Any:
-        """psi''(eta), the slope of the expected demand."""
+        """psi''(eta), the slope of the expected demand.
+
+        Parameters
+        ----------
+        eta : array_like
+            Linear predictors a - b p.
+
+        Returns
+        -------
+        ndarray or float
+            One value per eta.
+        """
         return _apply(kernel.curvature_ufunc, self.code, eta)
 
     def skewness(self, eta: Numbers) -> Any:
-        """psi'''(eta)."""
+        """psi'''(eta).
+
+        Parameters
+        ----------
+        eta : array_like
+            Linear predictors a - b p.
+
+        Returns
+        -------
+        ndarray or float
+            One value per eta.
+        """
         return _apply(kernel.skewness_ufunc, self.code, eta)
 
     def loglik(self, eta: Numbers, y: Numbers) -> Any:
-        """Log-density of the outcome y, with every constant."""
+        """Log-density of the outcome y, with every constant.
+
+        Parameters
+        ----------
+        eta : array_like
+            Linear predictors a - b p.
+        y : array_like
+            Outcomes.
+
+        Returns
+        -------
+        ndarray or float
+            One value per outcome.
+        """
         return _apply(kernel.loglik_ufunc, self.code, self.scale, eta, y)
 
     def variance(self, eta: Numbers) -> Any:
-        """The variance of an outcome."""
+        """The variance of an outcome.
+
+        Parameters
+        ----------
+        eta : array_like
+            Linear predictors a - b p.
+
+        Returns
+        -------
+        ndarray or float
+            One value per eta.
+        """
         return self.scale**2 * self.curvature(eta)
 
     def residual(self, eta: Numbers, y: Numbers) -> Any:
-        """Minus the derivative of the loss in eta: y - psi'(eta) of a canonical family."""
+        """Minus the derivative of the loss in eta: y - psi'(eta) of a canonical family.
+
+        Parameters
+        ----------
+        eta : array_like
+            Linear predictors a - b p.
+        y : array_like
+            Outcomes.
+
+        Returns
+        -------
+        ndarray or float
+            One value per outcome.
+        """
         return y - self.mean(eta)
 
     def link(self, mean: float, floor: float | None = None) -> float:
-        """The eta with this mean; the mean is first moved inside its domain by ``floor``."""
+        """The eta with this mean; the mean is first moved inside its domain by ``floor``.
+
+        Parameters
+        ----------
+        mean : float
+            Expected demand.
+        floor : float, optional
+            Least distance of the mean from the ends of its domain.
+        """
         raise NotImplementedError
 
     def saturated(self, y: Array) -> Array:
-        """Log-density of every outcome under the model that predicts it exactly."""
+        """Log-density of every outcome under the model that predicts it exactly.
+
+        Parameters
+        ----------
+        y : ndarray
+            Outcomes.
+
+        Returns
+        -------
+        ndarray
+            One value per outcome.
+        """
         raise NotImplementedError
 
     def omitted(self, y: Array) -> Array | None:
-        """The terms of the negative log-likelihood that the kernels' loss omits; None where it omits none."""
+        """The terms of the negative log-likelihood that the kernels' loss omits; None where it omits none.
+
+        Parameters
+        ----------
+        y : ndarray
+            Outcomes.
+
+        Returns
+        -------
+        ndarray or None
+            One value per outcome.
+        """
         return None
 
     def constant_loglik(self, at_zero: float, weight: float, total: float, eta: float) -> float:
-        """Log-likelihood of outcomes of this weight and total at one eta, from that at 0."""
+        """Log-likelihood of outcomes of this weight and total at one eta, from that at 0.
+
+        Parameters
+        ----------
+        at_zero : float
+            Log-likelihood of the outcomes at eta = 0.
+        weight, total : float
+            Sum of the weights, and weighted sum of the outcomes.
+        eta : float
+            The linear predictor of all outcomes.
+
+        Returns
+        -------
+        float
+            The log-likelihood.
+        """
         return float(at_zero + self.psi(0.0) * weight + eta * total - self.psi(eta) * weight)
 
     def signs(self, y: Array) -> Array:
-        """1 where the likelihood of an outcome rises with eta without a maximum, -1 where it falls, 0 elsewhere."""
+        """1 where the likelihood of an outcome rises with eta without a maximum, -1 where it falls, 0 elsewhere.
+
+        Parameters
+        ----------
+        y : ndarray
+            Outcomes.
+
+        Returns
+        -------
+        ndarray
+            One sign per outcome.
+        """
         raise NotImplementedError
 
     def quantile(self, eta: Numbers, u: Numbers) -> Any:
-        """The outcome that the uniform u stands for, by inversion of the distribution function."""
+        """The outcome that the uniform u stands for, by inversion of the distribution function.
+
+        Parameters
+        ----------
+        eta : array_like
+            Linear predictors a - b p.
+        u : array_like
+            Uniform numbers in (0, 1).
+
+        Returns
+        -------
+        ndarray or float
+            One outcome per uniform number.
+        """
         return _apply(kernel.draw_ufunc, self.code, self.scale, self.mean(eta), u)
 
     def sample(self, eta: Numbers, rng: np.random.Generator) -> Any:
-        """Random outcomes, one uniform each."""
+        """Random outcomes, one uniform each.
+
+        Parameters
+        ----------
+        eta : array_like
+            Linear predictors a - b p.
+        rng : Generator
+            The source of randomness.
+
+        Returns
+        -------
+        ndarray or float
+            One outcome per eta.
+        """
         return self.quantile(eta, rng.random(np.shape(eta)))
 
     def optimal_price(self, a: Numbers, b: Numbers, prices: tuple[float, float], *, cost: float = 0.0) -> Any:
@@ -150,6 +319,22 @@ class Family:
         does not fall with the price and the better end of the range is returned, which is the upper one unless the
         family is linear with negative demand or every price is below cost.
 
+        Parameters
+        ----------
+        a, b : array_like
+            Utility at price 0, and price sensitivity, of each customer.
+        prices : tuple of float
+            The range (low, high).
+        cost : float
+            Unit cost.
+
+        Returns
+        -------
+        ndarray or float
+            One price per customer.
+
+        Examples
+        --------
         >>> from hushprice.demand import Logistic
         >>> round(Logistic().optimal_price(1.0, 1.0, (0.0, 3.0)), 3)
         1.567
@@ -159,47 +344,139 @@ class Family:
         return _apply(kernel.best_price_ufunc, self.code, a, b, cost, low, high)
 
     def optimal_revenue(self, a: Numbers, b: Numbers, prices: tuple[float, float], *, cost: float = 0.0) -> Any:
-        """The revenue, net of cost, at :meth:`optimal_price`."""
+        """The revenue, net of cost, at :meth:`optimal_price`.
+
+        Parameters
+        ----------
+        a, b : array_like
+            Utility at price 0, and price sensitivity, of each customer.
+        prices : tuple of float
+            The range (low, high).
+        cost : float
+            Unit cost.
+
+        Returns
+        -------
+        ndarray or float
+            One value per customer.
+        """
         low, high = price_range(prices)
         cost = finite("cost", cost)
         return _apply(kernel.best_profit_ufunc, self.code, a, b, cost, low, high)
 
     def revenue(self, p: Numbers, a: Numbers, b: Numbers, *, cost: float = 0.0) -> Any:
-        """(p - cost) psi'(a - b p)."""
+        """(p - cost) psi'(a - b p).
+
+        Parameters
+        ----------
+        p : array_like
+            Prices.
+        a, b : array_like
+            Utility at price 0, and price sensitivity, of each customer.
+        cost : float
+            Unit cost.
+
+        Returns
+        -------
+        ndarray or float
+            The expected revenue of each quote, net of cost.
+        """
         return _apply(kernel.profit_ufunc, self.code, a, b, p, finite("cost", cost))
 
     def best_utility(self, slope: Array, price: float, cost: float) -> tuple[Array, Array]:
-        """The a for which ``price`` is the best of all prices, for each b > 0, and its derivative in the price."""
+        """The a for which ``price`` is the best of all prices, for each b > 0, and its derivative in the price.
+
+        Parameters
+        ----------
+        slope : ndarray
+            Price sensitivities b.
+        price : float
+            The price.
+        cost : float
+            Unit cost.
+
+        Returns
+        -------
+        tuple of ndarray
+            The a and their derivatives, one per b.
+        """
         raise NotImplementedError
 
     def least_slope(self, margin: float) -> float:
-        """The b from which on :meth:`best_utility` exists, for a price above cost by ``margin``."""
+        """The b from which on :meth:`best_utility` exists, for a price above cost by ``margin``.
+
+        Parameters
+        ----------
+        margin : float
+            Price minus cost.
+        """
         return 0.0
 
     def end_utility(self, slope: Array, low: float, high: float, cost: float) -> Array:
         """The a below which the lower end of a range of prices is better than the upper one, for each b <= 0.
 
         Families with positive demand are asked only for costs above the range, where every sale makes a loss.
+
+        Parameters
+        ----------
+        slope : ndarray
+            Price sensitivities b.
+        low, high : float
+            The range of prices.
+        cost : float
+            Unit cost.
+
+        Returns
+        -------
+        ndarray
+            One a per b.
         """
         raise NotImplementedError
 
     def end_slope(self, low: float, high: float, cost: float) -> float:
-        """The b up to which the lower end can be better, where every sale makes a loss."""
+        """The b up to which the lower end can be better, where every sale makes a loss.
+
+        Parameters
+        ----------
+        low, high : float
+            The range of prices.
+        cost : float
+            Unit cost.
+        """
         return 0.0
 
     def largest_mean(self, eta: float) -> float:
-        """The largest |psi'| over [-eta, eta]."""
+        """The largest |psi'| over [-eta, eta].
+
+        Parameters
+        ----------
+        eta : float
+            Largest absolute value of the linear predictor.
+        """
         return abs(float(self.mean(eta)))
 
     def residual_bound(self, mean: float, outcomes: int) -> float:
         """A bound on |y - psi'| for expected demand up to ``mean``, that hardly any of so many outcomes exceeds.
 
         2 (mean + sigma sqrt(log n)), sigma the standard deviation of the noise (the paper's, for its clip bound C_g).
+
+        Parameters
+        ----------
+        mean : float
+            Largest expected demand.
+        outcomes : int
+            Number of outcomes.
         """
         return 2.0 * (mean + self.scale * math.sqrt(math.log(max(outcomes, 4))))
 
     def check_outcome(self, y: Any) -> Array:
-        """Outcomes as floats, refused if the family cannot produce them."""
+        """Outcomes as floats, refused if the family cannot produce them.
+
+        Parameters
+        ----------
+        y : array_like
+            Outcomes.
+        """
         try:
             if np.asarray(y).dtype.kind not in "biuf":
                 raise TypeError

@@ -127,7 +127,13 @@ class Rules:
                 )
 
     def index(self, segment: str | None) -> int:
-        """The number of a segment by name; 0 if the rules have no segments."""
+        """The number of a segment by name; 0 if the rules have no segments.
+
+        Parameters
+        ----------
+        segment : str, optional
+            Name of a segment.
+        """
         if not self.segments:
             if segment is not None:
                 raise InvalidInput(f"The rules know no segments, so that {segment!r} is none of them.")
@@ -173,6 +179,16 @@ class Rules:
     @classmethod
     def read(cls, path: str | Path) -> Rules:
         """Rules from a TOML file.
+
+        Parameters
+        ----------
+        path : str or Path
+            A TOML file.
+
+        Returns
+        -------
+        Rules
+            The rules, checked.
 
         Examples
         --------

@@ -136,7 +136,13 @@ class Loss:
         )
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta for which the total loss is (epsilon, delta)-private."""
+        """Return the smallest delta for which the total loss is (epsilon, delta)-private.
+
+        Parameters
+        ----------
+        epsilon : float
+            The epsilon of the guarantee.
+        """
         if epsilon < self.epsilon:
             return 1.0
         return self._curve(min(epsilon, self._minimiser()))
@@ -158,7 +164,13 @@ class Loss:
         return low
 
     def guarantee(self, delta: float = 0.0) -> Guarantee:
-        """Return the guarantee with the smallest epsilon at this delta; epsilon is infinite if there is none."""
+        """Return the guarantee with the smallest epsilon at this delta; epsilon is infinite if there is none.
+
+        Parameters
+        ----------
+        delta : float
+            The delta of the guarantee.
+        """
         if self.mu == 0.0 and self.slack == 0.0:
             return Guarantee(self.epsilon, 0.0)
         low, high = self.epsilon, self._minimiser()
@@ -170,5 +182,11 @@ class Loss:
         return Guarantee(high, delta)
 
     def within(self, cap: Guarantee) -> bool:
-        """Return whether the loss satisfies a guarantee."""
+        """Return whether the loss satisfies a guarantee.
+
+        Parameters
+        ----------
+        cap : Guarantee
+            The guarantee.
+        """
         return self.delta(cap.epsilon) <= cap.delta

@@ -104,11 +104,22 @@ class Ledger:
         return self.spent.guarantee(self.cap.delta)
 
     def allows(self, mechanism: Spending) -> bool:
-        """Return whether the budget allows one more report by this mechanism."""
+        """Return whether the budget allows one more report by this mechanism.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            The mechanism that would make the report.
+        """
         return self._fits(self.spent + _loss(mechanism))
 
     def spend(self, mechanism: Spending) -> None:
         """Charge one report by a mechanism.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            The mechanism that makes the report.
 
         Raises
         ------

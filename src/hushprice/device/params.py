@@ -152,13 +152,25 @@ class Params:
         return self.phase == "explore"
 
     def range(self, segment: str | None) -> tuple[float, float]:
-        """Return the range (low, high) of prices for a customer of this segment in the current phase."""
+        """Return the range (low, high) of prices for a customer of this segment in the current phase.
+
+        Parameters
+        ----------
+        segment : str or None
+            The segment; None if the product has no segments.
+        """
         low, high = self.prices if segment is None else self.ranges.get(segment, self.prices)
         low, high = _cut((low, high), self.guardrails)
         return _cut((low, high), self.experiments) if self.experiment else (low, high)
 
     def same_product(self, before: Params) -> bool:
-        """Return whether everything that a product never changes equals that of other parameters."""
+        """Return whether everything that a product never changes equals that of other parameters.
+
+        Parameters
+        ----------
+        before : Params
+            The other params.
+        """
         mine, theirs = ([feature.pinned for feature in params.features] for params in (self, before))
         return mine == theirs and all(getattr(self, name) == getattr(before, name) for name in FIXED_FIELDS)
 

@@ -87,6 +87,11 @@ class Promise:
 
         It accepts any document. Review the result once and store it: a device that makes its promise from whatever the
         server publishes next promises nothing.
+
+        Parameters
+        ----------
+        document : object
+            A params document, from JSON.
         """
         try:
             mechanism = document["mechanism"]
@@ -133,7 +138,13 @@ class Promise:
         return mechanism
 
     def check_prices(self, low: float, high: float) -> None:
-        """Raise :class:`BrokenPromise` for prices outside the promised range."""
+        """Raise :class:`BrokenPromise` for prices outside the promised range.
+
+        Parameters
+        ----------
+        low, high : float
+            The range of prices that a server asks for.
+        """
         if self.prices is not None and (low < self.prices[0] or high > self.prices[1]):
             raise BrokenPromise(
                 f"The server's prices [{low:g}, {high:g}] leave the promised range [{self.prices[0]:g}, "
@@ -141,7 +152,17 @@ class Promise:
             )
 
     def check_customers(self, family: str, segments: Sequence[str], features: Sequence[Pinned]) -> None:
-        """Raise :class:`BrokenPromise` for other outcomes, segments or features than promised."""
+        """Raise :class:`BrokenPromise` for other outcomes, segments or features than promised.
+
+        Parameters
+        ----------
+        family : str
+            Name of the demand family.
+        segments : sequence of str
+            Names of the segments.
+        features : sequence of (str or tuple)
+            Name of each feature, or name and value of a constant.
+        """
         if family != self.family:
             raise BrokenPromise(f"The server's demand is {family}; {self.family} is promised (family=). {NO_MORE}")
         if set(segments) != set(self.segments):

@@ -18,7 +18,20 @@ class Words(Protocol):
     """A source of random 64-bit words."""
 
     def draw(self, n: int, purpose: Purpose) -> list[int]:
-        """Return the next n words for a purpose."""
+        """Return the next n words for a purpose.
+
+        Parameters
+        ----------
+        n : int
+            Number of words.
+        purpose : str
+            What they are for.
+
+        Returns
+        -------
+        list of int
+            Words of 64 bits.
+        """
         ...
 
 
@@ -26,6 +39,20 @@ class SystemWords:
     """The operating system's generator, for every price experiment and report outside tests."""
 
     def draw(self, n: int, purpose: Purpose) -> list[int]:
+        """Return the next n words of the operating system, whatever the purpose.
+
+        Parameters
+        ----------
+        n : int
+            Number of words.
+        purpose : str
+            Not used.
+
+        Returns
+        -------
+        list of int
+            Words of 64 bits.
+        """
         raw = os.urandom(8 * n)
         return [int.from_bytes(raw[8 * i : 8 * i + 8], "little") for i in range(n)]
 
@@ -56,6 +83,20 @@ class UnsafeWords:
         self._streams = {name: iter(streams.get(name, _stream(seed, k))) for k, name in enumerate(PURPOSES)}
 
     def draw(self, n: int, purpose: Purpose) -> list[int]:
+        """Return the next n words for a purpose.
+
+        Parameters
+        ----------
+        n : int
+            Number of words.
+        purpose : str
+            What they are for.
+
+        Returns
+        -------
+        list of int
+            Words of 64 bits.
+        """
         words = list(islice(self._streams[purpose], n))
         if len(words) < n:
             raise InvalidInput(f"The stream of words for each {purpose} is used up.")

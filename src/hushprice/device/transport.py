@@ -125,6 +125,22 @@ class HttpTransport:
         self._lock = threading.Lock()
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        """Send a request and return the answer.
+
+        Parameters
+        ----------
+        method, path : str
+            Method, and path below the base URL.
+        headers : mapping of str to str
+            Headers.
+        body : bytes or None
+            Body, if the request has one.
+
+        Returns
+        -------
+        Answer
+            Status, headers and body.
+        """
         with self._lock:
             if self._connection is not None:  # the server may have closed it meanwhile
                 try:
@@ -225,7 +241,13 @@ class Retry:
         finite("most", self.most, minimum=0.0)
 
     def run(self, once: Callable[[], Answer]) -> Answer:
-        """Return the first answer whose status is not one of ``BUSY``; raise :class:`Unreachable` if there is none."""
+        """Return the first answer whose status is not one of ``BUSY``; raise :class:`Unreachable` if there is none.
+
+        Parameters
+        ----------
+        once : callable
+            Makes one attempt and returns its answer.
+        """
         for attempt in range(self.attempts):
             try:
                 answer = once()

@@ -98,7 +98,18 @@ class Fit:
         return np.sqrt(np.where(np.isnan(variance), np.inf, variance))
 
     def utility(self, z: npt.ArrayLike) -> tuple[Array, Array]:
-        """(a, b) = (z.alpha, z.beta) per context, for a fit on :func:`design` rows."""
+        """(a, b) = (z.alpha, z.beta) per context, for a fit on :func:`design` rows.
+
+        Parameters
+        ----------
+        z : array_like
+            Contexts, one per row.
+
+        Returns
+        -------
+        tuple of ndarray
+            a and b, one number per context.
+        """
         d = self.theta.size // 2
         contexts = array("z", z, shape=(None, d))
         return contexts @ self.theta[:d], contexts @ self.theta[d:]

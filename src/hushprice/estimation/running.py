@@ -72,7 +72,13 @@ class RunningEstimator:
         self._ahead: RunningEstimator | None = None  # see estimate
 
     def move(self, theta: Array, P: Array, counts: Any, pace: Array, anchor: Array) -> None:
-        """Move the state into these arrays, for example into one row per array of a stack of estimators."""
+        """Move the state into these arrays, for example into one row per array of a stack of estimators.
+
+        Parameters
+        ----------
+        theta, P, counts, pace, anchor : ndarray
+            Arrays of the shapes that the state has.
+        """
         own = (self._theta, self.P, self.counts, self.pace, self.anchor)
         for old, new in zip(own, (theta, P, counts, pace, anchor), strict=True):
             new[...] = old
@@ -89,14 +95,26 @@ class RunningEstimator:
         return int(self.counts[running.REFITS])
 
     def reserve(self, more: int) -> None:
-        """Allocate room for this many more records."""
+        """Allocate room for this many more records.
+
+        Parameters
+        ----------
+        more : int
+            Number of records.
+        """
         need = self.records + more
         if need > len(self.y):
             capacity = max(need, 2 * len(self.y))
             self.move_records(np.empty((capacity, self.x.shape[1])), np.empty(capacity), np.ones(capacity))
 
     def move_records(self, x: Array, y: Array, weight: Array) -> None:
-        """Move the records into these arrays. ``weight`` holds ones."""
+        """Move the records into these arrays. ``weight`` holds ones.
+
+        Parameters
+        ----------
+        x, y, weight : ndarray
+            Arrays for rows, outcomes and weights, of at least as many records.
+        """
         n = self.records
         x[:n], y[:n], weight[:n] = self.x[:n], self.y[:n], self.weight[:n]
         self.x, self.y, self.weight = x, y, weight
@@ -227,7 +245,13 @@ class RunningEstimator:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by one that :meth:`state` returned; SnapshotError if it is malformed."""
+        """Replace the state by one that :meth:`state` returned; SnapshotError if it is malformed.
+
+        Parameters
+        ----------
+        state : mapping
+            The state.
+        """
         for key, own in self.state().items():
             value = state.get(key)
             any_length = key in ("x", "y", "weight")

@@ -69,11 +69,27 @@ class StageEstimators:
         return [member.records for member in self.members]
 
     def absorb(self, stage: int, z: Array, price: Array, y: Array) -> None:
-        """Add records to a stage, counted from 1."""
+        """Add records to a stage, counted from 1.
+
+        Parameters
+        ----------
+        stage : int
+            The stage.
+        z : ndarray
+            Contexts, one per row.
+        price, y : ndarray
+            Prices and outcomes, one per context.
+        """
         self.members[stage - 1].absorb(z, price, y)
 
     def reserve(self, more: int) -> None:
-        """Allocate room for this many more records per stage, all in one block."""
+        """Allocate room for this many more records per stage, all in one block.
+
+        Parameters
+        ----------
+        more : int
+            Number of records.
+        """
         if all(len(e.y) >= e.records + more and e.x.base is self.x for e in self.members):
             return
         room = [max(e.records + more, 2 * e.records, 64) for e in self.members]
@@ -87,6 +103,13 @@ class StageEstimators:
         """Replace the weights of all records of a stage, counted from 1, in its estimate and its V.
 
         See :meth:`RunningEstimator.reweigh`, which by itself does not change V.
+
+        Parameters
+        ----------
+        stage : int
+            The stage.
+        weights : array_like
+            One weight per record of the stage.
         """
         self.members[stage - 1].reweigh(weights)
         self.root[stage - 1], self.inside[stage - 1] = self.prior.root, 0
@@ -112,7 +135,13 @@ class StageEstimators:
         return {"stages": stages, "root": self.root, "inside": self.inside}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by one that :meth:`state` returned; SnapshotError if it is malformed."""
+        """Replace the state by one that :meth:`state` returned; SnapshotError if it is malformed.
+
+        Parameters
+        ----------
+        state : mapping
+            The state.
+        """
         for key, own in (("root", self.root), ("inside", self.inside)):
             value = state.get(key)
             if (

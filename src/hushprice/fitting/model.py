@@ -188,7 +188,18 @@ class DemandModel(SklearnApi):
     # Predictions
 
     def predict(self, X: Any) -> Array:
-        """Expected demand at the prices in X, shape (n,); NaN where the price is missing."""
+        """Expected demand at the prices in X, shape (n,); NaN where the price is missing.
+
+        Parameters
+        ----------
+        X : data frame or array_like
+            Customers, one per row, with their prices.
+
+        Returns
+        -------
+        ndarray
+            One number per row.
+        """
         z, price = self._rows(X)
         return np.asarray(self.family_.mean(self._eta(z, price)))
 
@@ -217,7 +228,18 @@ class DemandModel(SklearnApi):
         return np.asarray(self.family_.mean(eta - reach)), np.asarray(self.family_.mean(eta + reach))
 
     def elasticity(self, X: Any) -> Array:
-        """Price elasticity of each customer's expected demand at the price in X: -p b psi''(eta) / psi'(eta)."""
+        """Price elasticity of each customer's expected demand at the price in X: -p b psi''(eta) / psi'(eta).
+
+        Parameters
+        ----------
+        X : data frame or array_like
+            Customers, one per row, with their prices.
+
+        Returns
+        -------
+        ndarray
+            One number per row.
+        """
         z, price = self._rows(X)
         eta = self._eta(z, price)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -247,7 +269,18 @@ class DemandModel(SklearnApi):
         )
 
     def contexts(self, X: Any) -> Array:
-        """The contexts z (n, d) of customers; X needs no price, unless it is an array."""
+        """The contexts z (n, d) of customers; X needs no price, unless it is an array.
+
+        Parameters
+        ----------
+        X : data frame or array_like
+            Customers, one per row.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+            One context per row.
+        """
         return self.encoding_.encode(self._frame(X).batch(self.encoding_.columns))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -307,17 +340,35 @@ class DemandModel(SklearnApi):
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """A model from the data of :meth:`to_dict`, checked; raises ModelFileError if the data is damaged."""
+        """A model from the data of :meth:`to_dict`, checked; raises ModelFileError if the data is damaged.
+
+        Parameters
+        ----------
+        data : mapping
+            The data.
+        """
         learned, origin, parameters = model_file.from_dict(data)
         return cls(**parameters)._set(learned, origin)
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write the model to a JSON file; an existing file is replaced only if it is a model file too."""
+        """Write the model to a JSON file; an existing file is replaced only if it is a model file too.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write.
+        """
         return model_file.write(path, self.to_dict())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a model file; raises ModelFileError if it cannot be used."""
+        """Read a model file; raises ModelFileError if it cannot be used.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that :meth:`save` wrote.
+        """
         data = model_file.read(path)
         try:
             return cls.from_dict(data)

@@ -30,6 +30,16 @@ REGISTRY: dict[str, Callable[..., Market]] = {
 def get(name: str) -> Callable[..., Market]:
     """The function that makes the market of that name.
 
+    Parameters
+    ----------
+    name : str
+        A name in the registry.
+
+    Returns
+    -------
+    callable
+        Takes the options of the market and returns it.
+
     Examples
     --------
     >>> get("s1")(dim=2).name

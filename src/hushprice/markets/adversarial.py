@@ -61,7 +61,22 @@ def a1(*, dim: int, family: Family | str = "logistic", horizon: int | None = Non
 
 
 def a2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
-    """A2: S1's demand; half of z is Uniform(0, 3)/sqrt(d), half fixed at 1.5/sqrt(d), always. Options as for A1."""
+    """A2: S1's demand; half of z is Uniform(0, 3)/sqrt(d), half fixed at 1.5/sqrt(d), always.
+
+    Parameters
+    ----------
+    dim : int
+        Length d of a context, even.
+    family : Family or str
+        The demand family.
+    **options
+        Those of :class:`Market`.
+
+    Returns
+    -------
+    Market
+        The market.
+    """
     return _adversarial("a2", dim, family, None, options)
 
 

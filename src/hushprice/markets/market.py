@@ -32,7 +32,24 @@ class ContextSequence(Protocol):
     """Contexts that depend on the round, as an adversary may choose them."""
 
     def rounds(self, rng: np.random.Generator, n: int, *, start: int, horizon: int) -> Array:
-        """The contexts of rounds start + 1 .. start + n of a run of ``horizon`` rounds, as an array (n, d)."""
+        """The contexts of rounds start + 1 .. start + n of a run of ``horizon`` rounds, as an array (n, d).
+
+        Parameters
+        ----------
+        rng : Generator
+            The source of randomness.
+        n : int
+            Number of rounds.
+        start : int
+            Number of rounds before these.
+        horizon : int
+            Number of rounds of the run.
+
+        Returns
+        -------
+        ndarray
+            One context per row.
+        """
         ...
 
 
@@ -87,7 +104,20 @@ class Block:
         self.y, self.regret = np.empty(n), np.empty(n)
 
     def buy(self, rows: slice, prices: Array) -> Array:
-        """Outcomes of the customers in ``rows`` at these prices; ``regret`` holds the regret of each sale."""
+        """Outcomes of the customers in ``rows`` at these prices; ``regret`` holds the regret of each sale.
+
+        Parameters
+        ----------
+        rows : slice
+            The customers.
+        prices : ndarray
+            One price per customer.
+
+        Returns
+        -------
+        ndarray
+            One outcome per customer.
+        """
         market, y, regret = self.market, self.y[rows], self.regret[rows]
         if self.terms is None:
             kernel.sell(self.demand(rows), market.cost, *market.prices, prices, y, regret)
@@ -96,7 +126,13 @@ class Block:
         return y
 
     def demand(self, rows: slice) -> SimulatedDemand:
-        """Demand of the customers in ``rows``, for compiled loops."""
+        """Demand of the customers in ``rows``, for compiled loops.
+
+        Parameters
+        ----------
+        rows : slice
+            The customers.
+        """
         return SimulatedDemand(self.family.code, self.family.scale, self.a[rows], self.b[rows], self.uniforms[rows])
 
     def lost(self, prices: Array) -> Array:
@@ -104,6 +140,16 @@ class Block:
 
         It equals ``regret`` for allowed prices, but also accepts prices that break the rules or leave the range, as
         today's may.
+
+        Parameters
+        ----------
+        prices : ndarray
+            One price per customer of the block.
+
+        Returns
+        -------
+        ndarray
+            One loss per customer.
         """
         code, market = self.family.code, self.market
         terms = self.terms or Terms.of(None, market.prices, len(prices), cost=market.cost)
@@ -113,7 +159,13 @@ class Block:
         return np.asarray(at_best - at_these)
 
     def earned(self, prices: Array) -> float:
-        """Revenue at these prices, net of cost."""
+        """Revenue at these prices, net of cost.
+
+        Parameters
+        ----------
+        prices : ndarray
+            One price per customer of the block, at which they bought.
+        """
         cost = self.market.cost if self.cost is None else self.cost
         return float(self.y @ prices - (cost * self.y).sum())
 
@@ -236,21 +288,43 @@ class Market:
         return array("contexts", drawn, shape=(n, self.dim), limit=LARGEST_VALUE)
 
     def arrivals(self, rng: np.random.Generator, n: int, *, start: int = 0, horizon: int | None = None) -> Arrivals:
-        """n customers: :meth:`draw` with costs, segments and today's prices, if the market has them."""
+        """n customers: :meth:`draw` with costs, segments and today's prices, if the market has them.
+
+        Parameters
+        ----------
+        rng : Generator
+            The source of randomness.
+        n : int
+            Number of customers.
+        start, horizon : int, optional
+            As for :meth:`draw`.
+        """
         if hasattr(self.contexts, "arrivals"):
             who: Arrivals = self.contexts.arrivals(rng, n)
             return who
         return Arrivals(self.draw(rng, n, start=start, horizon=horizon))
 
     def terms(self, who: Arrivals) -> Terms | None:
-        """The terms of these customers; None without rules if every customer has the market's cost."""
+        """The terms of these customers; None without rules if every customer has the market's cost.
+
+        Parameters
+        ----------
+        who : Arrivals
+            The customers.
+        """
         if self.rules is None and who.cost is None:
             return None
         cost = self.cost if who.cost is None else who.cost
         return Terms.of(self.rules, self.prices, len(who.z), cost=cost, segment=who.segment)
 
     def truth(self, rng: np.random.Generator) -> Market:
-        """The market of one replication: this market, or with a covariance one with truth drawn at random."""
+        """The market of one replication: this market, or with a covariance one with truth drawn at random.
+
+        Parameters
+        ----------
+        rng : Generator
+            The source of randomness.
+        """
         if self.covariance is None:
             return self
         values, vectors = np.linalg.eigh(self.covariance)
@@ -291,7 +365,18 @@ class Market:
             yield Block(self, who, demand.random(n), agree)
 
     def optimal_price(self, z: Any) -> Array:
-        """The best price for each context."""
+        """The best price for each context.
+
+        Parameters
+        ----------
+        z : array_like
+            Contexts, one per row.
+
+        Returns
+        -------
+        ndarray
+            One price per context.
+        """
         rows = array("z", z, shape=(None, self.dim))
         prices: Array = self.family.optimal_price(rows @ self.alpha, rows @ self.beta, self.prices, cost=self.cost)
         return prices
@@ -399,7 +484,15 @@ class Resample:
         return self.rows[rng.integers(len(self.rows), size=n)]
 
     def arrivals(self, rng: np.random.Generator, n: int) -> Arrivals:
-        """The same draws with costs, segments and today's prices."""
+        """The same draws with costs, segments and today's prices.
+
+        Parameters
+        ----------
+        rng : Generator
+            The source of randomness.
+        n : int
+            Number of customers.
+        """
         if self.costs is None and self.segments is None and self.today is None:
             return Arrivals(self(rng, n))
         i = rng.integers(len(self.rows), size=n)

@@ -87,7 +87,19 @@ def s1(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
 def s2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market:
     """S2: alpha = beta = 1 in every entry, z uniform over the unit vectors, prices [0, 3]; optimal price 1.567.
 
-    It takes the options of :func:`s1`.
+    Parameters
+    ----------
+    dim : int
+        Length d of a context.
+    family : Family or str
+        The demand family.
+    **options
+        Those of :class:`Market`.
+
+    Returns
+    -------
+    Market
+        The market.
     """
     d = positive_int("dim", dim, maximum=LARGEST_DIM)
     return paper_market("s2", np.ones(d), np.ones(d), UnitVectors(d), family, options)
@@ -97,8 +109,21 @@ def wide(*, dim: int, family: Family | str = "logistic", **options: Any) -> Mark
     """Wide: like S1, but customers differ in size, so that optimal prices cover most of [0, 3].
 
     alpha = 0.5/sqrt(d), beta = 1/sqrt(d) in every entry; z = s v with v as in S1 and s log-uniform on [0.3, 3]. In S1
-    and S2 one price for everyone is nearly optimal; here it loses much of the revenue. It takes the options of
-    :func:`s1`.
+    and S2 one price for everyone is nearly optimal; here it loses much of the revenue.
+
+    Parameters
+    ----------
+    dim : int
+        Length d of a context.
+    family : Family or str
+        The demand family.
+    **options
+        Those of :class:`Market`.
+
+    Returns
+    -------
+    Market
+        The market.
     """
     d = positive_int("dim", dim, maximum=LARGEST_DIM)
     ones = np.full(d, 1.0 / math.sqrt(d))

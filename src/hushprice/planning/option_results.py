@@ -51,6 +51,13 @@ def share_bounds(wins: int, n: int) -> tuple[float, float]:
 class Interval:
     """A mean over replications and its 95% interval (NaN for one replication).
 
+    Attributes
+    ----------
+    mean, low, high : float
+        The mean and the ends of the interval.
+
+    Examples
+    --------
     >>> Interval.of([1.0, 2.0, 3.0])
     Interval(mean=2.0, low=-0.484, high=4.484)
     """
@@ -61,7 +68,13 @@ class Interval:
 
     @classmethod
     def of(cls, values: Any) -> Interval:
-        """The interval of one value per replication."""
+        """The interval of one value per replication.
+
+        Parameters
+        ----------
+        values : array_like
+            One value per replication.
+        """
         sample = np.asarray(values, dtype=np.float64)
         n, mean = len(sample), float(sample.mean())
         reach = factor(n) * float(sample.std(ddof=1)) / n**0.5 if n > 1 else float("nan")

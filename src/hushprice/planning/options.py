@@ -76,7 +76,27 @@ def options(
     opt_out: Sequence[float] = OPT_OUT,
     epsilon: float = 2.0,
 ) -> list[Option]:
-    """The options of a plan; the parameters are those of :func:`hushprice.planning.plan`.
+    """The options that :func:`hushprice.planning.plan` compares.
+
+    Parameters
+    ----------
+    twin : Twin
+        The market.
+    horizon : int
+        Number of customers.
+    policies : iterable of str
+        Policies as on the command line, such as "etc:ridge=1".
+    epsilons : sequence of float
+        Privacy levels of etc-ldp.
+    opt_out : sequence of float
+        Shares of customers who refuse to send raw records, at privacy level ``epsilon``.
+    epsilon : float
+        Privacy level of the customers who opt out.
+
+    Returns
+    -------
+    list of Option
+        The options; the first is today's prices.
 
     Raises
     ------

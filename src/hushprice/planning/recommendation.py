@@ -70,13 +70,31 @@ class Situation:
     def money(self, value: float) -> str:
         """An amount in the currency.
 
+        Parameters
+        ----------
+        value : float
+            An amount.
+
+        Returns
+        -------
+        str
+            The amount with the sign of the currency.
+
+        Examples
+        --------
         >>> Situation(horizon=1, allowed="0 to 1", currency="$").money(-1234.5)
         '-$1,234'
         """
         return money(value, self.currency)
 
     def both(self, value: float) -> str:
-        """An amount over the horizon, and per 1,000 customers."""
+        """An amount over the horizon, and per 1,000 customers.
+
+        Parameters
+        ----------
+        value : float
+            An amount over the horizon.
+        """
         each = self.money(1000.0 * value / self.horizon)
         return f"{self.money(value)} over {self.horizon:,} customers ({each} per 1,000)"
 

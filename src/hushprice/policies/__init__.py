@@ -75,6 +75,16 @@ for _policy in (
 def get(name: str) -> type[Policy]:
     """The policy class of that name.
 
+    Parameters
+    ----------
+    name : str
+        A name in the registry.
+
+    Returns
+    -------
+    type of Policy
+        The class.
+
     Examples
     --------
     >>> get("etc").__name__

@@ -117,7 +117,13 @@ class Policy(ABC):
         return RunningEstimator(self.family, prior=self.prior)
 
     def stage_estimators(self, stages: int) -> StageEstimators:
-        """New running estimators with confidence widths, for stages that share no record."""
+        """New running estimators with confidence widths, for stages that share no record.
+
+        Parameters
+        ----------
+        stages : int
+            Number of stages.
+        """
         return StageEstimators(self.family, prior=self.prior, stages=stages)
 
     @abstractmethod
@@ -135,7 +141,13 @@ class Policy(ABC):
         return Device(self)
 
     def loop(self, entropy: Entropy | None = None) -> Loop:
-        """Both halves, ready for blocks of simulated customers."""
+        """Both halves, ready for blocks of simulated customers.
+
+        Parameters
+        ----------
+        entropy : Entropy, optional
+            Source of the noise in private reports. Default: the operating system.
+        """
         from hushprice.policies.loop import Loop
 
         return Loop(self.device(entropy), self.server())
@@ -201,7 +213,18 @@ class Policy(ABC):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Policy:
-        """A policy from the plain data of :meth:`config`."""
+        """A policy from the plain data of :meth:`config`.
+
+        Parameters
+        ----------
+        config : mapping
+            What :meth:`config` returned.
+
+        Returns
+        -------
+        Policy
+            The policy, checked.
+        """
         options = dict(config)
         family = family_from(options.pop("family"))
         if options.get("rules") is not None:
@@ -259,6 +282,22 @@ class Device:
         """Propensities of prices that :meth:`quote` returned, on the terms as they were before the quote.
 
         They are unknown for a subclass that overrides :meth:`quote` but not this method.
+
+        Parameters
+        ----------
+        params : Params
+            The params under which the prices were quoted.
+        z : ndarray
+            Contexts, one per row.
+        price : ndarray
+            One price per context.
+        terms : Terms, optional
+            The terms of these customers, if there are any.
+
+        Returns
+        -------
+        Propensity
+            One propensity per price.
         """
         n = len(z)
         if type(self).quote is not Device.quote and type(self).propensity is Device.propensity:
@@ -319,11 +358,23 @@ class Server(ABC, Generic[ReportsT]):
 
     @abstractmethod
     def advance(self, n: int) -> None:
-        """Count n customers who were quoted under the current params (n <= span)."""
+        """Count n customers who were quoted under the current params (n <= span).
+
+        Parameters
+        ----------
+        n : int
+            Number of customers.
+        """
 
     @abstractmethod
     def absorb(self, reports: ReportsT) -> None:
-        """Learn from reports."""
+        """Learn from reports.
+
+        Parameters
+        ----------
+        reports : Records or PrivateReports
+            What the policy's device made.
+        """
 
     @property
     def estimators(self) -> tuple[RunningEstimator, ...]:
@@ -365,4 +416,10 @@ class Server(ABC, Generic[ReportsT]):
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Replace the state by one that :meth:`state` returned."""
+        """Replace the state by one that :meth:`state` returned.
+
+        Parameters
+        ----------
+        state : mapping
+            The state.
+        """

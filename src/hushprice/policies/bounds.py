@@ -122,10 +122,22 @@ class BoundPolicy(Policy):
 
     @abstractmethod
     def plan(self, k: int) -> Plan:
-        """The parameters of episode k = 1, 2, ..."""
+        """The parameters of episode k = 1, 2, ...
+
+        Parameters
+        ----------
+        k : int
+            The episode.
+        """
 
     def checked_plan(self, k: int) -> Plan:
-        """The plan of episode k; InvalidInput if it has several stages in a phase other than STAGES."""
+        """The plan of episode k; InvalidInput if it has several stages in a phase other than STAGES.
+
+        Parameters
+        ----------
+        k : int
+            The episode.
+        """
         plan = self.plan(k)
         if plan.stages > 1 and self.phase is not Phase.STAGES:
             raise InvalidInput(f"{type(self).__name__} has several stages, but only the phase STAGES can use them.")

@@ -24,7 +24,13 @@ class EpisodePolicy(Policy):
 
     @abstractmethod
     def episode(self, q: int) -> tuple[int, int]:
-        """(rounds that explore, rounds that commit) of episode q; not both 0."""
+        """(rounds that explore, rounds that commit) of episode q; not both 0.
+
+        Parameters
+        ----------
+        q : int
+            The episode.
+        """
 
     def server(self) -> EpisodeServer:
         return EpisodeServer(self)

@@ -126,7 +126,17 @@ class Progress:
 
     @classmethod
     def of_episode(cls, part: int, *, offset: int, explore: int, length: int) -> Progress:
-        """The progress of an episode that begins with experiments, ``offset`` rounds after its start."""
+        """The progress of an episode that begins with experiments, ``offset`` rounds after its start.
+
+        Parameters
+        ----------
+        part : int
+            The number of the episode.
+        offset : int
+            Rounds of the episode that are over.
+        explore, length : int
+            Rounds of the episode that explore, and all of its rounds.
+        """
         exploring = offset < explore
         total = explore if exploring else length - explore
         counted = "experiments" if exploring else "customers at the learned prices"

@@ -22,6 +22,16 @@ REGISTRY: dict[str, type[Mechanism]] = {cls.name: cls for cls in (L2Ball, PrivUn
 def get(name: str) -> type[Mechanism]:
     """Return the mechanism class registered under a name.
 
+    Parameters
+    ----------
+    name : str
+        A key of ``REGISTRY``.
+
+    Returns
+    -------
+    type of Mechanism
+        The class.
+
     Raises
     ------
     InvalidInput

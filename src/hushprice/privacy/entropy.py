@@ -17,7 +17,13 @@ class Entropy(Protocol):
     """A source of random 64-bit words."""
 
     def words(self, n: int) -> Words:
-        """Return the next n words."""
+        """Return the next n words.
+
+        Parameters
+        ----------
+        n : int
+            Number of words.
+        """
         ...
 
 
@@ -25,6 +31,13 @@ class SystemEntropy:
     """The operating system's generator, for every report outside simulations and tests."""
 
     def words(self, n: int) -> Words:
+        """Return the next n words of the operating system.
+
+        Parameters
+        ----------
+        n : int
+            Number of words.
+        """
         return np.frombuffer(os.urandom(8 * n), dtype=np.uint64)
 
 
@@ -53,6 +66,13 @@ class UnsafeSeed:
             raise InvalidInput(f"An unsafe seed must be a whole number of at least 0, got {seed!r}.") from None
 
     def words(self, n: int) -> Words:
+        """Return the next n words of the seed.
+
+        Parameters
+        ----------
+        n : int
+            Number of words.
+        """
         return self.bits.random_raw(n)
 
     def __repr__(self) -> str:

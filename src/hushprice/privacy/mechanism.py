@@ -67,7 +67,13 @@ class Mechanism(ABC):
 
     @abstractmethod
     def squared_error(self, norm: float) -> float:
-        """Return E |decode(report) - g|^2 exactly, for a g of this norm after clipping."""
+        """Return E |decode(report) - g|^2 exactly, for a g of this norm after clipping.
+
+        Parameters
+        ----------
+        norm : float
+            Norm of the input after clipping.
+        """
 
     @property
     @abstractmethod
@@ -75,24 +81,78 @@ class Mechanism(ABC):
         """The largest :meth:`squared_error` over all g."""
 
     def clipped(self, g: Array) -> Array:
-        """Return the input after clipping, which is what the report estimates."""
+        """Return the input after clipping, which is what the report estimates.
+
+        Parameters
+        ----------
+        g : ndarray
+            Inputs, one per row.
+        """
         return g
 
     @abstractmethod
     def inputs(self, g: Any, *, many: bool) -> Array:
-        """Return inputs as rows of floats, or raise :class:`InvalidInput` without repeating any value."""
+        """Return inputs as rows of floats, or raise :class:`InvalidInput` without repeating any value.
+
+        Parameters
+        ----------
+        g : array_like
+            One input, or several.
+        many : bool
+            Whether there are several, one per row.
+
+        Returns
+        -------
+        ndarray
+            One input per row.
+        """
 
     @abstractmethod
     def report_rows(self, g: Array, words: Words) -> Rows:
-        """Return one report per row of g, computed from the same row of ``words``. Deterministic."""
+        """Return one report per row of g, computed from the same row of ``words``. Deterministic.
+
+        Parameters
+        ----------
+        g : ndarray
+            Inputs, one per row.
+        words : ndarray of uint64
+            Random words, one row per input.
+
+        Returns
+        -------
+        ndarray
+            One report per row.
+        """
 
     @abstractmethod
     def decode_rows(self, rows: Rows) -> Array:
-        """Decode reports that :meth:`check_rows` accepted."""
+        """Decode reports that :meth:`check_rows` accepted.
+
+        Parameters
+        ----------
+        rows : ndarray
+            Reports, one per row.
+
+        Returns
+        -------
+        ndarray
+            Unbiased estimates of the clipped inputs, one per row.
+        """
 
     @abstractmethod
     def possible(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return which rows are reports that this mechanism can send."""
+        """Return which rows are reports that this mechanism can send.
+
+        Parameters
+        ----------
+        rows : ndarray
+            Reports, one per row.
+
+        Returns
+        -------
+        ndarray of bool
+            One value per row.
+        """
 
     @abstractmethod
     def evidence(self, rows: Rows, first: Array, second: Array) -> Array:
@@ -130,7 +190,20 @@ class Mechanism(ABC):
         return Report(self.kind, tuple(rows[0].tolist()))
 
     def privatize_many(self, g: Any, rng: Entropy | None = None) -> Rows:
-        """Randomise many inputs, one per row; return one report per row."""
+        """Randomise many inputs, one per row; return one report per row.
+
+        Parameters
+        ----------
+        g : array_like
+            Inputs, one per row.
+        rng : Entropy, optional
+            Source of the noise. Default: the operating system.
+
+        Returns
+        -------
+        ndarray
+            One report per row.
+        """
         return self._reports(self.inputs(g, many=True), as_entropy(rng))
 
     def _reports(self, g: Array, entropy: Entropy) -> Rows:
@@ -143,16 +216,38 @@ class Mechanism(ABC):
         return rows
 
     def decode(self, report: Report) -> Array:
-        """Return an unbiased estimate of the (clipped) input from one report."""
+        """Return an unbiased estimate of the (clipped) input from one report.
+
+        Parameters
+        ----------
+        report : Report
+            A report of this mechanism.
+        """
         value: Array = self.decode_rows(self.rows([report]))[0]
         return value
 
     def reports(self, rows: Rows) -> list[Report]:
-        """Convert rows to :class:`Report` objects, whose ``to_dict`` is sent."""
+        """Convert rows to :class:`Report` objects, whose ``to_dict`` is sent.
+
+        Parameters
+        ----------
+        rows : ndarray
+            Reports, one per row.
+        """
         return [Report(self.kind, tuple(row)) for row in self.check_rows(rows).tolist()]
 
     def rows(self, reports: Iterable[Report]) -> Rows:
         """Convert received reports (``Report.from_dict``) to rows, which a server absorbs.
+
+        Parameters
+        ----------
+        reports : iterable of Report
+            Reports of this mechanism.
+
+        Returns
+        -------
+        ndarray
+            One report per row.
 
         Raises
         ------
@@ -172,11 +267,28 @@ class Mechanism(ABC):
         return self.check_rows(np.array(values, dtype=np.int64).reshape(-1, self.width))
 
     def decode_many(self, rows: Any) -> Array:
-        """Decode many reports, one per row."""
+        """Decode many reports, one per row.
+
+        Parameters
+        ----------
+        rows : array_like
+            Reports, one per row.
+
+        Returns
+        -------
+        ndarray
+            Unbiased estimates of the clipped inputs, one per row.
+        """
         return self.decode_rows(self.check_rows(rows))
 
     def check_rows(self, rows: Any) -> Rows:
-        """Return rows if this mechanism can have made all of them, else raise :class:`InvalidInput`."""
+        """Return rows if this mechanism can have made all of them, else raise :class:`InvalidInput`.
+
+        Parameters
+        ----------
+        rows : array_like
+            Reports, one per row.
+        """
         try:
             checked = np.ascontiguousarray(rows)
         except (TypeError, ValueError):

@@ -70,6 +70,11 @@ class Report:
     def from_dict(cls, plain: Mapping[str, Any]) -> Report:
         """Read a report that :meth:`to_dict` wrote.
 
+        Parameters
+        ----------
+        plain : mapping
+            A report as plain data.
+
         Raises
         ------
         InvalidInput

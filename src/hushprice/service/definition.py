@@ -66,7 +66,13 @@ class Feature:
 
     @classmethod
     def of(cls, plain: Any) -> Feature:
-        """Make a feature from plain data."""
+        """Make a feature from plain data.
+
+        Parameters
+        ----------
+        plain : mapping
+            Its fields by name.
+        """
         form = "A feature must have a name, and either a value (a constant) or low and high."
         if not isinstance(plain, Mapping) or set(plain) not in ({"name", "value"}, {"name", "low", "high"}):
             raise InvalidInput(form)

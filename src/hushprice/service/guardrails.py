@@ -70,7 +70,13 @@ class Guardrails:
 
     @classmethod
     def of(cls, plain: Any) -> Guardrails:
-        """Make guardrails from plain data."""
+        """Make guardrails from plain data.
+
+        Parameters
+        ----------
+        plain : mapping
+            Their fields by name.
+        """
         if not isinstance(plain, Mapping):
             raise InvalidInput("guardrails must give any of low, high, ladder and largest_step by name.")
         for key in plain:

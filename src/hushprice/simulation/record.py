@@ -84,6 +84,26 @@ def record(policy: Policy, market: Market, *, horizon: int, seed: int = 0, repli
     The run is that of :func:`~hushprice.simulation.simulate` with the same seed. Of a private policy too it holds raw
     records, which no server of such a policy ever has: it is for study.
 
+    Parameters
+    ----------
+    policy : Policy
+        The policy that sells.
+    market : Market
+        The market that it sells in.
+    horizon : int
+        Number of customers.
+    seed : int
+        Seed of the simulation.
+    replication : int
+        Which replication of that seed.
+
+    Returns
+    -------
+    pyarrow.Table
+        One row per quote, in order.
+
+    Examples
+    --------
     >>> from hushprice import markets, policies
     >>> market = markets.s1(dim=2)
     >>> policy = policies.RandomPrice(family="logistic", dim=2, prices=market.prices)

@@ -52,9 +52,26 @@ class Summary:
 class Result:
     """Replications of one policy in one market.
 
-    regret, revenue, exploration, seconds: one number per replication (revenue is realised and net of unit cost;
-    exploration is the share of rounds whose price was bent to learn); paths: cumulative regret, one row per
-    replication, one column per checkpoint; config: the policy's configuration.
+    Attributes
+    ----------
+    policy, market : str
+        Names of the policy and the market.
+    dim, horizon : int
+        Number of features, and of customers per replication.
+    seed : int
+        Seed of the simulation.
+    config : dict
+        The configuration of the policy.
+    checkpoints : ndarray of int
+        The rounds at which ``paths`` has the regret.
+    paths : ndarray
+        Cumulative regret: one row per replication, one column per checkpoint.
+    revenue : ndarray
+        Realised revenue net of unit cost, one number per replication.
+    exploration : ndarray
+        Share of rounds whose price was bent to learn, one number per replication.
+    seconds : ndarray
+        Computing time, one number per replication.
     """
 
     policy: str
@@ -71,7 +88,15 @@ class Result:
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome], job: Job) -> Result:
-        """From the outcomes of replications 0, 1, ... of what a job is about."""
+        """From the outcomes of replications 0, 1, ... of what a job is about.
+
+        Parameters
+        ----------
+        outcomes : sequence of Outcome
+            The outcomes of replications 0, 1, ...
+        job : Job
+            The job that they belong to.
+        """
         return cls(
             policy=job.policy.name,
             market=job.market.name,
@@ -104,7 +129,13 @@ class Result:
         return len(self.paths)
 
     def summary(self, *, level: float = 0.99) -> Summary:
-        """Means, and a t interval of confidence ``level`` for the mean regret."""
+        """Means, and a t interval of confidence ``level`` for the mean regret.
+
+        Parameters
+        ----------
+        level : float
+            Confidence level of the interval.
+        """
         regret, n = self.regret, self.replications
         mean = float(regret.mean())
         sd = float(regret.std(ddof=1)) if n > 1 else float("nan")
@@ -139,7 +170,18 @@ class Result:
         return np.asarray(self.paths.std(axis=0, ddof=1))
 
     def path_quantiles(self, q: float | Sequence[float]) -> Array:
-        """Quantiles of the regret at the checkpoints."""
+        """Quantiles of the regret at the checkpoints.
+
+        Parameters
+        ----------
+        q : float or sequence of float
+            Levels of the quantiles.
+
+        Returns
+        -------
+        ndarray
+            One row per level, one column per checkpoint; without rows for a single level.
+        """
         return np.asarray(np.quantile(self.paths, q, axis=0))
 
     def to_dict(self) -> dict[str, Any]:
@@ -161,7 +203,13 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Mapping[str, Result]):
-    """Results of several policies that sold to the same customers, by label."""
+    """Results of several policies that sold to the same customers, by label.
+
+    Attributes
+    ----------
+    results : dict of str to Result
+        The results, by label.
+    """
 
     results: dict[str, Result]
 
@@ -183,7 +231,20 @@ class Comparison(Mapping[str, Result]):
         return {label: result.summary() for label, result in self.results.items()}
 
     def difference(self, first: str, second: str, *, level: float = 0.99) -> tuple[float, float, float]:
-        """Mean of regret(first) - regret(second) with a paired interval: (mean, low, high)."""
+        """Mean of regret(first) - regret(second) with a paired interval: (mean, low, high).
+
+        Parameters
+        ----------
+        first, second : str
+            Labels of two results.
+        level : float
+            Confidence level of the interval.
+
+        Returns
+        -------
+        tuple of float
+            Mean, low and high.
+        """
         for label in (first, second):
             if label not in self.results:
                 raise unknown("policy in this comparison", label, self.results)

@@ -25,6 +25,17 @@ class Scaling:
 
     ``se_d`` and ``se_T`` are the standard errors of the least squares, NaN when there are no more points than
     coefficients. A slope is NaN when its variable never varies.
+
+    Attributes
+    ----------
+    results : tuple of Result
+        The results that it is fitted to.
+    offset : float
+        The coefficient of log log T, which is not fitted.
+    intercept, slope_d, slope_T : float
+        The fitted coefficients.
+    se_d, se_T : float
+        Standard errors of the slopes.
     """
 
     results: tuple[Result, ...]
@@ -46,7 +57,18 @@ class Scaling:
         return [known for known in both if np.isfinite(known[1])]
 
     def predict(self, d: Any, T: Any) -> Array:
-        """The fitted regret; NaN away from the only value of a variable that never varied."""
+        """The fitted regret; NaN away from the only value of a variable that never varied.
+
+        Parameters
+        ----------
+        d, T : array_like
+            Number of features, and of customers.
+
+        Returns
+        -------
+        ndarray
+            The regret, with d and T broadcast together.
+        """
         slopes = np.nan_to_num([self.slope_d, self.slope_T])
         log_T = np.log(T)
         fitted = np.exp(self.intercept + slopes[0] * np.log(d) + slopes[1] * log_T) * log_T**self.offset
@@ -72,6 +94,20 @@ def _cell(result: Result) -> dict[str, Any]:
 def fit_scaling(results: Iterable[Result], *, offset: float = 0.0) -> Scaling:
     """Fit the growth of regret to results of one policy at several d or T.
 
+    Parameters
+    ----------
+    results : iterable of Result
+        Results of one policy at several d or T.
+    offset : float
+        The coefficient of log log T, which is not fitted.
+
+    Returns
+    -------
+    Scaling
+        The fit.
+
+    Examples
+    --------
     >>> from hushprice import markets, policies, simulate
     >>> runs = []
     >>> for T in (1_000, 4_000, 16_000):
@@ -134,7 +170,32 @@ def scale(
     engine: str | None = None,
     progress: Progress | None = None,
 ) -> Scaling:
-    """Simulate the policy and market that ``cell(d, T)`` gives, at every d and T, and fit the growth of regret."""
+    """Simulate the policy and market that ``cell(d, T)`` gives, at every d and T, and fit the growth of regret.
+
+    Parameters
+    ----------
+    cell : callable
+        Gives (policy, market) for d and T.
+    dims, horizons : sequence of int
+        The values of d and of T, of which every pair is simulated.
+    offset : float
+        The coefficient of log log T, which is not fitted.
+    replications : int
+        Replications per pair.
+    seed : int
+        Seed of the simulations.
+    workers : int
+        Processes on this machine; -1 uses all cores. The numbers do not depend on it.
+    engine : str, optional
+        None for this machine, ``"dask"`` for the current Dask client, ``"dask://host:port"`` for a scheduler.
+    progress : callable, optional
+        Called with the number of replications just finished.
+
+    Returns
+    -------
+    Scaling
+        The fit, with the results.
+    """
     check_grid(dims, horizons, offset=offset)
     results = []
     for d in (positive_int("dim", n) for n in dims):

@@ -91,7 +91,17 @@ class Design:
 
     @classmethod
     def of(cls, survey: Survey, *, sensitive: npt.NDArray[np.bool_] | None = None, part: str = "all") -> Design:
-        """The design for a surveyed log."""
+        """The design for a surveyed log.
+
+        Parameters
+        ----------
+        survey : Survey
+            The survey of the log.
+        sensitive : ndarray of bool, optional
+            Which entries of the context the price sensitivity depends on. Default: all.
+        part : str
+            Which rows are read: "all", "train" or "held-out".
+        """
         return cls(
             source=survey.source,
             encoding=survey.encoding,
@@ -136,7 +146,18 @@ class Design:
         return (rows for rows in in_order(self.encode, self.numbered()) if rows.y.size)
 
     def numbered(self, *others: str | None) -> Iterator[tuple[Batch, int]]:
-        """Raw batches and the row numbers of their first rows; ``others`` names further columns to read."""
+        """Raw batches and the row numbers of their first rows; ``others`` names further columns to read.
+
+        Parameters
+        ----------
+        *others : str or None
+            Names of the columns; None is ignored.
+
+        Returns
+        -------
+        iterator of tuple
+            Each batch with the number of its first row.
+        """
         start = 0
         columns = (*self.columns, *filter(None, others))
         for batch in self.source.batches(columns, rows=rows_for(self.dim)):
@@ -144,13 +165,30 @@ class Design:
             start += batch.rows
 
     def encode(self, item: tuple[Batch, int]) -> Rows:
-        """The complete rows of the part in one batch, encoded."""
+        """The complete rows of the part in one batch, encoded.
+
+        Parameters
+        ----------
+        item : tuple
+            A batch with the number of its first row, from :meth:`numbered`.
+        """
         batch, number = self.choose(item)
         w = np.ones(batch.rows) if self.weights is None else batch.numbers(self.weights)
         return Rows(self.encoding.encode(batch), batch.numbers(self.price), batch.numbers(self.outcome), w, number)
 
     def choose(self, item: tuple[Batch, int]) -> tuple[Batch, npt.NDArray[np.int64]]:
-        """The complete rows of the part in one batch, and their numbers."""
+        """The complete rows of the part in one batch, and their numbers.
+
+        Parameters
+        ----------
+        item : tuple
+            A batch with the number of its first row, from :meth:`numbered`.
+
+        Returns
+        -------
+        tuple
+            The rows as a batch, and their numbers in the log.
+        """
         batch, start = item
         number = np.arange(start, start + batch.rows)
         chosen, _ = complete_rows(batch, self.price, self.outcome, self.weights)

@@ -60,7 +60,13 @@ class Outcomes:
 
     @classmethod
     def of(cls, y: Array) -> Outcomes:
-        """The facts about an array of at least one outcome."""
+        """The facts about an array of at least one outcome.
+
+        Parameters
+        ----------
+        y : ndarray
+            The outcomes.
+        """
         binary, whole = kernel.outcome_facts(y)
         low, high = float(y.min()), float(y.max())
         ends = bool(((y == low) | (y == high)).all())
@@ -124,7 +130,18 @@ class Survey:
     segments: Category | None
 
     def price_quantiles(self, levels: Sequence[float]) -> Array:
-        """Quantiles of the price, from the sample."""
+        """Quantiles of the price, from the sample.
+
+        Parameters
+        ----------
+        levels : sequence of float
+            Levels in [0, 1].
+
+        Returns
+        -------
+        ndarray
+            One price per level.
+        """
         return np.quantile(self.sample.numbers(self.columns.price), levels)
 
 

@@ -55,7 +55,15 @@ class Number:
         return (self.name, f"{self.name} missing") if self.indicator else (self.name,)
 
     def fill(self, batch: Batch, out: Array) -> None:
-        """Write the feature's entries of z, by rows of ``out``."""
+        """Write the feature's entries of z, by rows of ``out``.
+
+        Parameters
+        ----------
+        batch : Batch
+            The rows.
+        out : ndarray
+            One row per entry, one column per row of the batch.
+        """
         values = batch.numbers(self.name)
         kernel.standardise(values, self.mean, self.sd, out[0])
         if self.indicator:
@@ -66,6 +74,13 @@ class Number:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Number:
+        """A number from the data of :meth:`to_dict`.
+
+        Parameters
+        ----------
+        data : mapping
+            The data.
+        """
         name = str(data["name"])
         values = {key: finite(f"{key} of {name}", data[key]) for key in ("mean", "low", "high")}
         return cls(
@@ -103,7 +118,18 @@ class Category:
         return tuple(f"{self.name}={level}" for level in self.levels[1:])
 
     def places(self, batch: Batch) -> npt.NDArray[np.int64]:
-        """The index of each row's level. An unknown level becomes "(other)" if that exists, else the first."""
+        """The index of each row's level. An unknown level becomes "(other)" if that exists, else the first.
+
+        Parameters
+        ----------
+        batch : Batch
+            The rows.
+
+        Returns
+        -------
+        ndarray of int64
+            One index per row.
+        """
         index = {level: i for i, level in enumerate(self.levels)}
         rest = index.get(OTHER_LEVEL, 0)
         codes, words = batch.codes(self.name)
@@ -111,7 +137,15 @@ class Category:
         return np.array([*table, index.get(MISSING_LEVEL, rest)], dtype=np.int64)[codes]
 
     def fill(self, batch: Batch, out: Array) -> None:
-        """Write the feature's entries of z, by rows of ``out``."""
+        """Write the feature's entries of z, by rows of ``out``.
+
+        Parameters
+        ----------
+        batch : Batch
+            The rows.
+        out : ndarray
+            One row per entry, one column per row of the batch.
+        """
         kernel.indicate(self.places(batch), out)
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,6 +153,13 @@ class Category:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Category:
+        """A category from the data of :meth:`to_dict`.
+
+        Parameters
+        ----------
+        data : mapping
+            The data.
+        """
         name = str(data["name"])
         levels = tuple(str(level) for level in data["levels"])
         counts = tuple(positive_int(f"counts of {name}", count, minimum=0) for count in data["counts"])
@@ -185,11 +226,33 @@ class Encoding:
         return result
 
     def encode(self, batch: Batch) -> Array:
-        """The contexts z of a batch, (n, d), all finite."""
+        """The contexts z of a batch, (n, d), all finite.
+
+        Parameters
+        ----------
+        batch : Batch
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+            One context per row.
+        """
         return np.ascontiguousarray(self.by_columns(batch)[:, : batch.rows].T)
 
     def by_columns(self, batch: Batch) -> Array:
-        """The contexts in the layout of the kernels: (d, n), padded with zeros to a whole number of tiles."""
+        """The contexts in the layout of the kernels: (d, n), padded with zeros to a whole number of tiles.
+
+        Parameters
+        ----------
+        batch : Batch
+            The rows.
+
+        Returns
+        -------
+        ndarray
+            One column per context.
+        """
         n = batch.rows
         z = np.empty((self.dim, -(-n // kernel.TILE) * kernel.TILE))
         z[:, n:] = 0.0
@@ -204,7 +267,13 @@ class Encoding:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Encoding:
-        """An encoding from the data of :meth:`to_dict`; raises InvalidInput if the data is damaged."""
+        """An encoding from the data of :meth:`to_dict`; raises InvalidInput if the data is damaged.
+
+        Parameters
+        ----------
+        data : mapping
+            The data.
+        """
         try:
             features = tuple(_KINDS[entry["kind"]].from_dict(entry) for entry in data["features"])
         except (KeyError, TypeError, AttributeError) as problem:

@@ -58,7 +58,13 @@ class Batch:
         return tuple(self.data)
 
     def is_number(self, name: str) -> bool:
-        """Whether a column holds numbers or booleans; a column without values counts as numbers."""
+        """Whether a column holds numbers or booleans; a column without values counts as numbers.
+
+        Parameters
+        ----------
+        name : str
+            Name of the column.
+        """
         kind = _kind(self._column(name).type)
         return bool(
             pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
@@ -66,7 +72,18 @@ class Batch:
         )  # fmt: skip
 
     def numbers(self, name: str) -> Array:
-        """A column as floats, NaN where missing. Booleans become 0 and 1; text must be numbers."""
+        """A column as floats, NaN where missing. Booleans become 0 and 1; text must be numbers.
+
+        Parameters
+        ----------
+        name : str
+            Name of the column.
+
+        Returns
+        -------
+        ndarray
+            One number per row.
+        """
         column = self._column(name)
         if not self.is_number(name):
             return self._parsed(name)
@@ -79,12 +96,34 @@ class Batch:
         return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)  # a writable copy
 
     def words(self, name: str) -> npt.NDArray[np.object_]:
-        """A column as text, None where a value is missing. Numbers are written as short as possible: 1.0 is "1"."""
+        """A column as text, None where a value is missing. Numbers are written as short as possible: 1.0 is "1".
+
+        Parameters
+        ----------
+        name : str
+            Name of the column.
+
+        Returns
+        -------
+        ndarray of object
+            One text per row.
+        """
         codes, levels = self.codes(name)
         return np.array([*levels, None], dtype=object)[codes]
 
     def codes(self, name: str) -> tuple[npt.NDArray[np.int64], list[str]]:
-        """A column as indices into a list of words, -1 where missing. A word can occur twice in the list."""
+        """A column as indices into a list of words, -1 where missing. A word can occur twice in the list.
+
+        Parameters
+        ----------
+        name : str
+            Name of the column.
+
+        Returns
+        -------
+        tuple
+            The indices, one per row, and the words.
+        """
         column = self._column(name)
         if self.is_number(name) and not pa.types.is_integer(_kind(column.type)):
             values, places = np.unique(self.numbers(name), return_inverse=True)
@@ -100,14 +139,26 @@ class Batch:
         return level[index], [w or "" for w in listed]
 
     def take(self, rows: npt.NDArray[Any]) -> Batch:
-        """The selected rows, by number or by a mask."""
+        """The selected rows, by number or by a mask.
+
+        Parameters
+        ----------
+        rows : ndarray
+            Numbers of the rows, or a mask.
+        """
         places = np.flatnonzero(rows) if rows.dtype == bool else rows
         index = pa.array(places, type=pa.int64())
         return Batch({name: column.take(index) for name, column in self.data.items()}, len(places), self.origin)
 
     @staticmethod
     def join(batches: Sequence[Batch]) -> Batch:
-        """Batches of the same columns, one after the other."""
+        """Batches of the same columns, one after the other.
+
+        Parameters
+        ----------
+        batches : sequence of Batch
+            The batches, in order.
+        """
         names = batches[0].columns
         data = {name: _joined([b.data[name] for b in batches]) for name in names}
         return Batch(data, sum(b.rows for b in batches), batches[0].origin)
@@ -204,11 +255,25 @@ class Source:
 
     @classmethod
     def of_batch(cls, batch: Batch) -> Source:
-        """Rows in memory as a source."""
+        """Rows in memory as a source.
+
+        Parameters
+        ----------
+        batch : Batch
+            The rows.
+        """
         return cls.open(pa.table(dict(batch.data)))
 
     def batches(self, columns: Sequence[str], *, rows: int = ROWS_PER_BATCH) -> Iterator[Batch]:
-        """Iterate over the rows in order, at most ``rows`` per batch, with these columns only."""
+        """Iterate over the rows in order, at most ``rows`` per batch, with these columns only.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Names of the columns.
+        rows : int
+            Largest number of rows per batch.
+        """
         wanted = list(dict.fromkeys(columns))
         for name in wanted:
             if name not in self.columns:
@@ -223,7 +288,13 @@ class Source:
                     yield Batch({name: _settled(column) for name, column in data.items()}, count, part.name)
 
     def read(self, columns: Sequence[str]) -> Batch:
-        """All rows at once."""
+        """All rows at once.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Names of the columns.
+        """
         try:
             batches = list(self.batches(columns))
         except TurnedText:

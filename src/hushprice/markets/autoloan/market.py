@@ -228,7 +228,18 @@ def loans(file: str | Path | None = None) -> Loans:
 
 
 def write_standin(path: str | Path) -> Path:
-    """Write the stand-in as a CSV file with the columns of the real file; return the path."""
+    """Write the stand-in as a CSV file with the columns of the real file; return the path.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file to write.
+
+    Returns
+    -------
+    Path
+        The path of the file.
+    """
     target = Path(path)
     try:
         csv.write_csv(pa.table(standin()), str(target))

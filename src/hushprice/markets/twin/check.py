@@ -79,7 +79,13 @@ class TwinCheck:
         return not self.failing
 
     def status(self, what: str) -> str:
-        """Status of a comparison by name: "holds", "fails" or "forced by the fit"."""
+        """Status of a comparison by name: "holds", "fails" or "forced by the fit".
+
+        Parameters
+        ----------
+        what : str
+            Name of the comparison.
+        """
         return "fails" if what in self.failing else "holds" if what in self.tests else "forced by the fit"
 
     def summary(self) -> list[dict[str, Any]]:

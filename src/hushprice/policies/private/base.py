@@ -187,11 +187,25 @@ class PrivatePolicy(Policy):
         return self.schedule.restarts
 
     def episode(self, q: int) -> tuple[int, int]:
-        """Return (least number of exploring rounds, number of rounds) of episode q."""
+        """Return (least number of exploring rounds, number of rounds) of episode q.
+
+        Parameters
+        ----------
+        q : int
+            The episode.
+        """
         return self.schedule.episode(q)
 
     def experiments(self, q: int, share: float) -> int:
-        """Return the number of exploring rounds of episode q, given the share of public customers."""
+        """Return the number of exploring rounds of episode q, given the share of public customers.
+
+        Parameters
+        ----------
+        q : int
+            The episode.
+        share : float
+            Share of public customers.
+        """
         return self.schedule.experiments(q, share)
 
     # -- values derived from the configuration ------------------------------------------------------------------------
@@ -238,7 +252,13 @@ class PrivatePolicy(Policy):
         return self.zeta_scale * (u - l) ** 2 / (4.0 * (u * u + l * l + u * l + 3.0)) / self.dim
 
     def in_theta(self, theta: Array) -> bool:
-        """Return whether a point lies in Theta, up to rounding."""
+        """Return whether a point lies in Theta, up to rounding.
+
+        Parameters
+        ----------
+        theta : ndarray
+            The point (alpha, beta).
+        """
         centre, radius = self.ball
         return math.dist(theta, centre) <= radius * (1.0 + 1e-9) + 1e-12 * math.hypot(*centre)
 

@@ -37,15 +37,33 @@ _OFFER_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 class Event(NamedTuple):
-    """One line of a product's log."""
+    """One line of a product's log.
+
+    Attributes
+    ----------
+    seq : int
+        Number of the event in the log, from 1.
+    at : float
+        When it was written, in seconds since 1970 (whole ones for private products); never decreasing.
+    kind : str
+        What happened.
+    key : str
+        The event key, which identifies it.
+    body : mapping
+        The contents, which depend on the kind.
+    row : sequence of int, optional
+        The report as a server absorbs it, if it is already decoded.
+    text : str, optional
+        The encoded body, if it is already encoded.
+    """
 
     seq: int
-    at: float  # seconds since 1970, whole ones for private products; never decreasing
+    at: float
     kind: str
     key: str
     body: Mapping[str, Any]
-    row: Sequence[int] | None = None  # of a report, as a server takes it, if already decoded
-    text: str | None = None  # the encoded body, if already encoded
+    row: Sequence[int] | None = None
+    text: str | None = None
 
 
 def encode(body: Mapping[str, Any]) -> str:

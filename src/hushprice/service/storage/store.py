@@ -85,7 +85,13 @@ class Store(Connections):
     # -- products -------------------------------------------------------------------------------------------------
 
     def products(self, connection: Connection | None = None) -> list[Product]:
-        """All products, in the order of their creation."""
+        """All products, in the order of their creation.
+
+        Parameters
+        ----------
+        connection : Connection, optional
+            A transaction to read in. Default: one of its own.
+        """
         return [_product(row) for row in self._rows(sa.select(products).order_by(products.c.id), connection)]
 
     def names(self) -> list[str]:
@@ -93,12 +99,25 @@ class Store(Connections):
         return [name for (name,) in self._rows(sa.select(products.c.name).order_by(products.c.id), None)]
 
     def product(self, name: str, connection: Connection | None = None) -> Product | None:
-        """The product of that name; None if there is none."""
+        """The product of that name; None if there is none.
+
+        Parameters
+        ----------
+        name : str
+            Name of the product.
+        connection : Connection, optional
+            A transaction to read in. Default: one of its own.
+        """
         rows = self._rows(sa.select(products).where(products.c.name == name), connection)
         return _product(rows[0]) if rows else None
 
     def add_product(self, definition: Definition) -> bool:
         """Add a product, or update the currency, ``max_age`` and the low and high of features of an existing one.
+
+        Parameters
+        ----------
+        definition : Definition
+            The product.
 
         Returns
         -------
@@ -175,7 +194,17 @@ class Store(Connections):
             return self.ask(own, NEXT, product_id, after, upto, page)
 
     def changes(self, product_id: int, upto: int | None = None, connection: Connection | None = None) -> list[Event]:
-        """The changes of mode and guardrails and the rollbacks, in order."""
+        """The changes of mode and guardrails and the rollbacks, in order.
+
+        Parameters
+        ----------
+        product_id : int
+            Id of the product.
+        upto : int, optional
+            Number of the last event to consider. Default: all.
+        connection : Connection, optional
+            A transaction to read in. Default: one of its own.
+        """
         columns = (events.c.seq, events.c.at, events.c.kind, events.c.key, events.c.body)
         mine = (events.c.product_id == product_id, events.c.kind.in_(CHANGES))
         query = sa.select(*columns).where(*mine, *(() if upto is None else (events.c.seq <= upto,)))
@@ -183,17 +212,45 @@ class Store(Connections):
         return [Event(seq, at, kind, key, decode(body)) for seq, at, kind, key, body in rows]
 
     def event(self, product_id: int, seq: int, connection: Connection) -> tuple[str, float] | None:
-        """Key and time of one event; None if it does not exist."""
+        """Key and time of one event; None if it does not exist.
+
+        Parameters
+        ----------
+        product_id : int
+            Id of the product.
+        seq : int
+            Number of the event.
+        connection : Connection
+            A transaction to read in.
+        """
         rows = self.ask(connection, ONE, product_id, seq)
         return (rows[0][0], rows[0][1]) if rows else None
 
     def head(self, product_id: int, connection: Connection | None = None) -> int:
-        """The number of the last event; 0 if there is none."""
+        """The number of the last event; 0 if there is none.
+
+        Parameters
+        ----------
+        product_id : int
+            Id of the product.
+        connection : Connection, optional
+            A transaction to read in. Default: one of its own.
+        """
         query = sa.select(sa.func.max(events.c.seq)).where(events.c.product_id == product_id)
         return int(self._rows(query, connection)[0][0] or 0)
 
     def bodies(self, product_id: int, seqs: Sequence[int], connection: Connection) -> dict[str, str]:
-        """The bodies of these events, as text, by key."""
+        """The bodies of these events, as text, by key.
+
+        Parameters
+        ----------
+        product_id : int
+            Id of the product.
+        seqs : sequence of int
+            Numbers of the events.
+        connection : Connection
+            A transaction to read in.
+        """
         if not seqs:
             return {}
         if self.sqlite:
@@ -201,7 +258,15 @@ class Store(Connections):
         return dict(self.ask(connection, READ_POSTGRES, product_id, list(seqs)))
 
     def add_events(self, rows: Sequence[Row], connection: Connection) -> None:
-        """Insert events."""
+        """Insert events.
+
+        Parameters
+        ----------
+        rows : sequence of Row
+            The events as rows of their table.
+        connection : Connection
+            The transaction to write in.
+        """
         if not rows:
             return
         with closing(connection.connection.cursor()) as cursor:
@@ -219,14 +284,34 @@ class Store(Connections):
     def snapshots(
         self, product_id: int, upto: int | None = None, connection: Connection | None = None
     ) -> list[tuple[int, str]]:
-        """Number and digest of the snapshots, newest first."""
+        """Number and digest of the snapshots, newest first.
+
+        Parameters
+        ----------
+        product_id : int
+            Id of the product.
+        upto : int, optional
+            Largest number to consider. Default: all.
+        connection : Connection, optional
+            A transaction to read in. Default: one of its own.
+        """
         query = sa.select(snapshots.c.seq, snapshots.c.digest).where(snapshots.c.product_id == product_id)
         if upto is not None:
             query = query.where(snapshots.c.seq <= upto)
         return [(seq, digest) for seq, digest in self._rows(query.order_by(snapshots.c.seq.desc()), connection)]
 
     def snapshot(self, product_id: int, seq: int, connection: Connection | None = None) -> bytes | None:
-        """The data of a snapshot; None if it does not exist."""
+        """The data of a snapshot; None if it does not exist.
+
+        Parameters
+        ----------
+        product_id : int
+            Id of the product.
+        seq : int
+            Number of the last event that it covers.
+        connection : Connection, optional
+            A transaction to read in. Default: one of its own.
+        """
         mine = (snapshots.c.product_id == product_id, snapshots.c.seq == seq)
         rows = self._rows(sa.select(snapshots.c.data).where(*mine), connection)
         return bytes(rows[0][0]) if rows else None
@@ -267,6 +352,15 @@ class Store(Connections):
         """Add a key and return its id. Only the SHA-256 of its secret is stored.
 
         The history names who made a change by the name of the key, so names of keys in use are unique.
+
+        Parameters
+        ----------
+        name : str
+            Name of the access key.
+        role : str
+            What it allows.
+        sha256 : str
+            SHA-256 of the secret, in hexadecimal digits.
         """
         with self.write() as connection:
             self._lock_tables(connection)
@@ -278,7 +372,13 @@ class Store(Connections):
         return int(made[0])
 
     def revoke_key(self, key_id: int) -> bool:
-        """Revoke a key; return whether there was such a key in use."""
+        """Revoke a key; return whether there was such a key in use.
+
+        Parameters
+        ----------
+        key_id : int
+            Id of the access key.
+        """
         with self.write() as connection:
             mine = (keys.c.id == key_id, keys.c.revoked.is_(None))
             return connection.execute(keys.update().where(*mine).values(revoked=time.time())).rowcount > 0

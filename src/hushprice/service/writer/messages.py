@@ -24,7 +24,17 @@ class Reported(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ReportItem:
-    """What a device sends: ``report`` as :meth:`hushprice.privacy.Report.to_dict` writes it, or None."""
+    """What a device sends.
+
+    Attributes
+    ----------
+    id : str
+        Id of the report; a retry has the same.
+    version : int
+        Version of the params that the device priced with.
+    report : mapping or None
+        As :meth:`hushprice.privacy.Report.to_dict` writes it, or None.
+    """
 
     id: str
     version: int
@@ -40,7 +50,15 @@ class ReportItem:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeItem:
-    """What the customer of an offer bought."""
+    """What the customer of an offer bought.
+
+    Attributes
+    ----------
+    offer : str
+        Id of the offer.
+    y : float
+        What the customer bought.
+    """
 
     offer: str
     y: float
@@ -48,7 +66,19 @@ class OutcomeItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The number of new items, of items known already, and of new ones that came too late; the version then."""
+    """What became of the items of a command.
+
+    Attributes
+    ----------
+    accepted : int
+        Number of items that are new.
+    known : int
+        Number of items that were accepted before.
+    late : int
+        Number of new outcomes that came too late to learn from.
+    version : int
+        Version of the params after them.
+    """
 
     accepted: int
     known: int
@@ -58,7 +88,25 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferAnswer:
-    """A quoted price. ``known`` if the same request was answered before."""
+    """A quoted price.
+
+    Attributes
+    ----------
+    offer : str
+        Id of the offer.
+    price : float
+        The price.
+    experiment : bool
+        Whether the price was chosen to learn.
+    propensity : float or None
+        Probability or density of the price; None if it is unknown.
+    discrete : bool
+        Whether the propensity is a probability.
+    version : int
+        Version of the params.
+    known : bool
+        Whether the same request was answered before.
+    """
 
     offer: str
     price: float
@@ -71,18 +119,42 @@ class OfferAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A product's state after event ``seq``, which any thread may read without the writer."""
+    """A product's state after event ``seq``, which any thread may read without the writer.
+
+    Attributes
+    ----------
+    definition : Definition
+        The product.
+    seq : int
+        Number of the last event.
+    version : int
+        Version of the params.
+    at : float
+        When the last event was written, in seconds since 1970.
+    mode : str
+        "live", "shadow" or "frozen".
+    guardrails : Guardrails
+        The guardrails in force.
+    params : Params
+        The params as published, without bounds.
+    document : mapping or None
+        The params document of a private product; None for a plain one.
+    counts : mapping of str to int
+        The counts of ``core/statistics.py`` by name, such as "reports".
+    waiting : int
+        Number of open offers.
+    """
 
     definition: Definition
     seq: int
     version: int
-    at: float  # of the last event
+    at: float
     mode: Mode
     guardrails: Guardrails
-    params: Params  # as published, without bounds
-    document: Mapping[str, Any] | None = field(repr=False)  # the params document of a private product
+    params: Params
+    document: Mapping[str, Any] | None = field(repr=False)
     counts: Mapping[str, int]
-    waiting: int  # open offers
+    waiting: int
 
     @property
     def name(self) -> str:

@@ -130,7 +130,13 @@ class Service:
     # -- views ----------------------------------------------------------------------------------------------------
 
     def view(self, name: str) -> View:
-        """A product's state as this process last read it; NotFound or DamagedLog if there is none."""
+        """A product's state as this process last read it; NotFound or DamagedLog if there is none.
+
+        Parameters
+        ----------
+        name : str
+            Name of the product.
+        """
         return self.loaded.view(name)
 
     def products(self) -> list[View]:
@@ -140,7 +146,20 @@ class Service:
     # -- commands -------------------------------------------------------------------------------------------------
 
     def reports(self, name: str, items: list[ReportItem]) -> Future[Accepted]:
-        """Accept reports of private customers: all or, if one is refused, none."""
+        """Accept reports of private customers: all or, if one is refused, none.
+
+        Parameters
+        ----------
+        name : str
+            Name of the product.
+        items : list of ReportItem
+            The reports.
+
+        Returns
+        -------
+        Future of Accepted
+            Done when they are on disk.
+        """
         try:
             checked = [item.checked() for item in items]
         except InvalidInput as problem:
@@ -150,36 +169,117 @@ class Service:
         return self.checked_reports(name, checked)
 
     def checked_reports(self, name: str, items: Sequence[Reported]) -> Future[Accepted]:
-        """As :meth:`reports`, for items whose shape has been checked; the mechanism still checks their values."""
+        """As :meth:`reports`, for items whose shape has been checked; the mechanism still checks their values.
+
+        Parameters
+        ----------
+        name : str
+            Name of the product.
+        items : sequence of mapping
+            The reports.
+
+        Returns
+        -------
+        Future of Accepted
+            Done when they are on disk.
+        """
         return self._ask(Reports(name, items))
 
     def offer(self, name: str, request: OfferRequest) -> Future[OfferAnswer]:
-        """Quote a price to a customer of a plain product."""
+        """Quote a price to a customer of a plain product.
+
+        Parameters
+        ----------
+        name : str
+            Name of the product.
+        request : OfferRequest
+            The customer, and the id of the offer.
+
+        Returns
+        -------
+        Future of OfferAnswer
+            Done when the offer is on disk.
+        """
         return self._ask(Offer(name, request, self.rng))
 
     def outcomes(self, name: str, items: list[OutcomeItem]) -> Future[Accepted]:
-        """Accept outcomes of offers: all or, if one is refused, none."""
+        """Accept outcomes of offers: all or, if one is refused, none.
+
+        Parameters
+        ----------
+        name : str
+            Name of the product.
+        items : list of OutcomeItem
+            The outcomes.
+
+        Returns
+        -------
+        Future of Accepted
+            Done when they are on disk.
+        """
         return self._ask(Outcomes(name, items))
 
     def set_mode(self, name: str, mode: Mode, *, by: str) -> Future[int]:
-        """Set the mode; the result is the new version."""
+        """Set the mode; the result is the new version.
+
+        Parameters
+        ----------
+        name : str
+            Name of the product.
+        mode : str
+            "live", "shadow" or "frozen".
+        by : str
+            Who asks for it, for the history.
+        """
         return self._ask(Change(name, "mode", {"mode": mode}, by))
 
     def set_guardrails(self, name: str, guardrails: Guardrails | Mapping[str, Any], *, by: str) -> Future[int]:
-        """Replace the guardrails; the result is the new version."""
+        """Replace the guardrails; the result is the new version.
+
+        Parameters
+        ----------
+        name : str
+            Name of the product.
+        guardrails : Guardrails or mapping
+            The new guardrails.
+        by : str
+            Who asks for it, for the history.
+        """
         plain = guardrails.config() if isinstance(guardrails, Guardrails) else guardrails
         return self._ask(Change(name, "guardrails", plain, by))
 
     def roll_back(self, name: str, version: int, *, by: str) -> Future[int]:
-        """Restore the estimate as it was after event ``version``; the result is the new version."""
+        """Restore the estimate as it was after event ``version``; the result is the new version.
+
+        Parameters
+        ----------
+        name : str
+            Name of the product.
+        version : int
+            Number of the event.
+        by : str
+            Who asks for it, for the history.
+        """
         return self._ask(Change(name, "rollback", {"version": version}, by))
 
     def create(self, definition: Definition) -> Future[bool]:
-        """Create a product; the result is whether it is new. An existing one with another definition is refused."""
+        """Create a product; the result is whether it is new. An existing one with another definition is refused.
+
+        Parameters
+        ----------
+        definition : Definition
+            The product.
+        """
         return self._ask(Create(definition))
 
     def refresh(self, name: str | None = None) -> Future[None]:
-        """Read what other processes wrote to a log, unless that was just done; without a name, find new products."""
+        """Read what other processes wrote to a log, unless that was just done; without a name, find new products.
+
+        Parameters
+        ----------
+        name : str, optional
+            Name of the product.
+        """
         if name is not None and time.monotonic() - self.loaded.seen.get(name, -FRESH) < FRESH:
             done: Future[None] = Future()
             done.set_result(None)
@@ -187,7 +287,20 @@ class Service:
         return self._ask(ReadLearner(name, lambda learner: None) if name is not None else Products())
 
     def run(self, name: str, fn: Callable[[Learner], T]) -> Future[T]:
-        """Call ``fn`` with the learner in the writer's thread. It must be quick and must not change the learner."""
+        """Call ``fn`` with the learner in the writer's thread. It must be quick and must not change the learner.
+
+        Parameters
+        ----------
+        name : str
+            Name of the product.
+        fn : callable
+            Takes the learner.
+
+        Returns
+        -------
+        Future
+            The value that ``fn`` returns.
+        """
         return self._ask(ReadLearner(name, fn))
 
     def _ask(self, command: Command[T]) -> Future[T]:
