@@ -12,6 +12,9 @@ constants
     A public module-level constant name (capital letters) has one value in the whole package. A name with a leading
     underscore belongs to its file alone and is not checked: the same formula written for kernels and for devices keeps
     its names, ``np.uint64(5)`` here and ``5`` there.
+docstrings
+    The docstring of a public function, class or method describes every parameter in a section: Parameters or, for
+    classes whose fields are results, Attributes. (``tools/docstrings.py`` says what is public.)
 
 Exceptions are listed with their reasons in ``house_rules.toml``. The list can only shrink: an entry that no longer
 applies is an error too, and ``--shrink`` removes such entries.
@@ -29,6 +32,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tools.docstrings import Library
 from tools.policy_classes import policy_classes, uses_of
 from tools.source import PACKAGE, functions, modules, tracked
 
@@ -125,7 +129,15 @@ def _spelled(value: ast.expr) -> str:
     return text
 
 
-RULES: tuple[Callable[[Path], Iterator[Violation]], ...] = folders, parameters, policies, constants
+def docstrings(root: Path) -> Iterator[Violation]:
+    """Public callables with parameters that their docstrings leave out."""
+    for gap in Library(modules(root)).gaps():
+        missing = ", ".join(gap.missing)
+        text = f"{gap.path}:{gap.line}: the docstring of {gap.name} leaves out {missing}: describe every parameter."
+        yield Violation("docstrings", f"{gap.path} {gap.name}", text)
+
+
+RULES: tuple[Callable[[Path], Iterator[Violation]], ...] = folders, parameters, policies, constants, docstrings
 
 
 def allowed(root: Path) -> dict[str, dict[str, str]]:

@@ -91,6 +91,88 @@ def test_a_constant_with_two_values(tmp_path: Path, one: str, other: str) -> Non
     assert problem.startswith("The constant MOST has 2 values (src/hushprice/a.py, src/hushprice/b/c.py): ")
 
 
+DOCUMENTED = '''
+@dataclass(frozen=True)
+class Base:
+    """A class.
+
+    Attributes
+    ----------
+    one, two : int
+        Numbers.
+    """
+    name: ClassVar[str] = "base"
+    one: int
+    two: int
+    three: int = field(init=False)
+    def put(self, item: int) -> None:
+        """Put.
+
+        Parameters
+        ----------
+        item : int
+            The item.
+        """
+class Derived(Base):
+    """Another."""
+    one: int
+    def put(self, item): ...
+    def _hidden(self, secret): ...
+def call(first, *more, _cache=None, **options):
+    """Call.
+
+    Parameters
+    ----------
+    first : int
+        The first.
+    *more, **options
+        The others.
+
+    Returns
+    -------
+    None
+    """
+def internal(x): ...
+'''
+EXPORTS = {
+    "__init__.py": "if TYPE_CHECKING:\n    from hushprice import deep as deep\n    from hushprice.deep.a import *\n",
+    "deep/__init__.py": "from hushprice.deep.a import Base, Derived, internal\n__all__ = ['Base', 'Derived']\n",
+}
+
+
+def test_documented_parameters(tmp_path: Path) -> None:
+    """A base documents fields and methods for the classes that derive from it; what nobody exports needs nothing."""
+    exports = EXPORTS | {"__init__.py": "from hushprice import deep as deep\nfrom hushprice.deep import internal\n"}
+    assert check(house(tmp_path, exports | {"deep/a.py": DOCUMENTED})) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gap"),
+    [
+        ("one, two : int", "one : int", "Base leaves out two"),
+        ("    item : int\n", "    thing : int\n", "Base.put leaves out item"),
+        ("*more, **options", "options", "call leaves out more"),
+        ("first : int\n", "", "call leaves out first"),
+        (
+            "Parameters\n    ----------\n    first",
+            "Notes\n    -----\n    first",
+            "call leaves out first, more, options",
+        ),
+        ("def put(self, item): ...", "def pop(self, item): ...", "Derived.pop leaves out item"),
+        ("def call(first,", "def call(first, second,", "call leaves out second"),
+        ("def call(first,", "async def call(first, second,", "call leaves out second"),
+        ("class Derived(Base):", "class Derived(Alien):", "Derived.put leaves out item"),
+        ("def internal(x)", "def public(x)", "public leaves out x"),
+    ],
+)
+def test_a_parameter_that_a_docstring_leaves_out(tmp_path: Path, before: str, after: str, gap: str) -> None:
+    text = DOCUMENTED.replace("def internal(x): ...", "") if "public" not in after else DOCUMENTED
+    assert before in text
+    (problem,) = check(house(tmp_path, EXPORTS | {"deep/a.py": text.replace(before, after)}))
+    assert problem.startswith("src/hushprice/deep/a.py:")
+    assert problem.endswith(f": the docstring of {gap}: describe every parameter.")
+
+
 def test_exceptions_are_listed_and_can_only_shrink(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exceptions = (
         "# Why.\n\n[parameters]\n"
