@@ -1,4 +1,4 @@
-"""Where the bands of a plain product get their covariance from. (Their coverage: ``test_pages.py``.)"""
+"""Where the bands of a plain product get their covariance from. (Their coverage: ``test_summary.py``.)"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 import hushprice as hp
 from hushprice.estimation import Prior, RunningEstimator, design
@@ -13,7 +14,9 @@ from hushprice.policies import Records
 from hushprice.policies.episodes import EpisodeServer
 from hushprice.service import Definition
 from hushprice.service.core.learner import Learner
-from hushprice.service.dashboard.bands import SAFETY, Facts, spread
+from hushprice.service.dashboard.bands import MAX_REPLAYED_SEGMENTS, SAFETY, Facts, allowed_prices, spread
+from hushprice.service.demo.products import COFFEE
+from hushprice.service.guardrails import Limits
 
 SIGMA, RECORDS = 2.0, 3_000
 
@@ -71,3 +74,15 @@ def test_bands_show_a_posterior_of_its_own_as_stated() -> None:
     """The policy's prior says nothing about servers without running estimators."""
     learner, _ = _learned(_OwnPosterior)
     np.testing.assert_array_equal(spread(Facts.of(learner)).covariance, learner.server.estimate()[1])
+
+
+def test_many_segments_are_replayed_by_some_of_them() -> None:
+    names = [f"store-{k:03d}" for k in range(50)]
+    ranges = {name: [1.0 + 0.02 * k, 5.0] for k, name in enumerate(names)}
+    plain = {**COFFEE, "rules": {"segments": names, "ranges": ranges}}
+    definition = Definition.of("coffee", plain)
+    prices, weights = allowed_prices(definition.policy, Limits(definition.policy, definition.guardrails))
+    assert len(prices) == 6 * MAX_REPLAYED_SEGMENTS
+    assert weights.sum() == pytest.approx(1.0)
+    assert prices.max() > 4.8
+    assert prices.min() < 1.2

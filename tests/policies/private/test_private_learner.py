@@ -26,7 +26,8 @@ from hushprice.policies.private.reports import MixedReports
 from hushprice.privacy.entropy import Words
 from hushprice.privacy.wire import Rows
 from tests.conftest import make_policy
-from tests.service import test_core as in_service
+from tests.service.core import test_fold as in_service
+from tests.support.products import define
 
 ROUNDS = 40  # of a version
 
@@ -180,7 +181,7 @@ def test_the_service_serves_it(tmp_path: Path) -> None:
     in_service.test_a_private_product_learns_what_the_simulation_learns(name, f"sqlite:///{tmp_path / 'a.db'}")
     in_service.test_rebuilt_from_the_log_is_live_to_the_last_bit(name, f"sqlite:///{tmp_path / 'b.db'}")
     with pytest.raises(InvalidInput, match="does not know its reports"):
-        in_service.define(UnitSumsLDP.name)
+        define(UnitSumsLDP.name)
 
 
 def test_it_learns() -> None:

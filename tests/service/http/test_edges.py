@@ -22,10 +22,8 @@ import pytest
 
 from hushprice.errors import InvalidInput
 from hushprice.service import Definition
-from hushprice.service.dashboard import bands
 from hushprice.service.demo import shop as demo
-from hushprice.service.demo.products import COFFEE, TEA
-from hushprice.service.guardrails import Limits
+from hushprice.service.demo.products import TEA
 from hushprice.service.http import protocol_limits as connection
 from hushprice.service.http import rate_limits as limits
 from hushprice.service.http import responses as answers
@@ -219,16 +217,3 @@ class TestNumbers:
         with demo.running(settings(tmp_path), [Definition.of("tea", TEA)]) as url:
             answer = httpx.get(f"{url}/v1/products/tea/summary", headers={"Authorization": f"Bearer {ADMIN}"})
         assert (answer.status_code, answer.json()) == (200, {"mean": None, "high": [None, 1.0]})
-
-
-class TestBands:
-    def test_many_segments_are_replayed_by_some_of_them(self) -> None:
-        names = [f"store-{k:03d}" for k in range(50)]
-        ranges = {name: [1.0 + 0.02 * k, 5.0] for k, name in enumerate(names)}
-        plain = {**COFFEE, "rules": {"segments": names, "ranges": ranges}}
-        definition = Definition.of("coffee", plain)
-        prices, weights = bands.allowed_prices(definition.policy, Limits(definition.policy, definition.guardrails))
-        assert len(prices) == 6 * bands.MAX_REPLAYED_SEGMENTS
-        assert weights.sum() == pytest.approx(1.0)
-        assert prices.max() > 4.8
-        assert prices.min() < 1.2
