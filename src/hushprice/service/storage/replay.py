@@ -20,7 +20,7 @@ from hushprice.service.storage.key_index import count_misplaced
 from hushprice.service.storage.store import PAGE, Product, Store
 from hushprice.version import __version__
 
-log = logging.getLogger("hushprice.service.storage.replay")
+log = logging.getLogger(__name__)
 
 
 class Verdict(NamedTuple):

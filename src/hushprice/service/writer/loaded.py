@@ -17,7 +17,7 @@ from hushprice.service.storage.store import Product, Store
 from hushprice.service.writer.messages import View
 
 RETRY_AFTER = 10.0  # seconds after which a log that could not be folded is tried again
-log = logging.getLogger("hushprice.service.writer.service")
+log = logging.getLogger(__name__)
 
 
 class LoadedProducts:

@@ -19,7 +19,7 @@ from hushprice.service.writer.loaded import RETRY_AFTER, LoadedProducts, log_pro
 from hushprice.service.writer.transaction import ProductTransaction
 
 T = TypeVar("T")
-log = logging.getLogger("hushprice.service.writer.service")
+log = logging.getLogger(__name__)
 
 
 class Rounds:
