@@ -1,8 +1,8 @@
 """The commands that the writer carries out.
 
 ``prepare`` checks what can be checked without the log. ``wanted`` returns the keys to look up in it. ``decide`` refuses
-the command, or stages events and returns a function that gives the answer once they are applied. A command that refuses
-has staged no event.
+the command, or appends events and returns a function that gives the answer once they are applied. A command that
+refuses has appended no event.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Reports(Command[Accepted]):
                 other = Conflict("A report with the same id but other contents is on record: each needs its own.")
                 raise about(other, "reports", i, self.weight)
         for key, (item, text, row) in new.items():
-            transaction.stage("report", key, {"version": item["version"], "report": item["report"]}, text, row)
+            transaction.append("report", key, {"version": item["version"], "report": item["report"]}, text, row)
         known = len(self.events) - len(new)
         return lambda: Accepted(accepted=len(new), known=known, version=transaction.learner.version)
 
@@ -139,7 +139,7 @@ class Offer(Command[OfferAnswer]):
             body = learner.quote(self.checked, self.rng)
         except HushpriceError as problem:  # not a refusal: the learner is ahead of the log
             raise Spoiled from problem
-        transaction.stage("offer", key, body)
+        transaction.append("offer", key, body)
         transaction.apply()
         return lambda: _answer(self.id, body, known=False)
 
@@ -188,7 +188,7 @@ class Outcomes(Command[Accepted]):
                 raise about(other, "outcomes", i, self.weight)
         late = sum(key not in learner.open_offers for key in new)
         for key, (body, text) in new.items():
-            transaction.stage("outcome", f"y:{key}", body, text)
+            transaction.append("outcome", f"y:{key}", body, text)
         known = len(self.events) - len(new)
         return lambda: Accepted(accepted=len(new), known=known, late=late, version=transaction.learner.version)
 
@@ -228,7 +228,7 @@ class Change(Command[int]):
         learner = transaction.apply()
         if self.kind == "rollback" and self.body["version"] > learner.seq:
             raise NotFound(f"There is no such event yet: the last one is {learner.seq}.")
-        seq = transaction.stage(self.kind, f"a:{uuid4().hex}", {**self.body, "by": self.by})
+        seq = transaction.append(self.kind, f"a:{uuid4().hex}", {**self.body, "by": self.by})
         transaction.apply()
         return lambda: seq
 

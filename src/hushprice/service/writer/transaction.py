@@ -18,7 +18,7 @@ from hushprice.service.storage.store import Product, Row, Store
 
 
 class ProductTransaction:
-    """Stages events one by one, applies them in runs, and writes them at the end.
+    """Appends events one by one, applies them in runs, and writes them at the end.
 
     Attributes
     ----------
@@ -38,8 +38,8 @@ class ProductTransaction:
         self.now = max(float(math.floor(now)) if product.definition.private else now, learner.at)
         self._stored: dict[str, str] = {}  # bodies in the log, by key
         self._new: dict[str, str] = {}  # bodies of new events, by key
-        self._staged: list[Event] = []  # not applied yet
-        self._rows: list[Row] = []  # not written yet
+        self._unapplied: list[Event] = []
+        self._unwritten: list[Row] = []
         self._seq = learner.seq
 
     def look_up(self, keys: Iterable[str]) -> None:
@@ -54,7 +54,7 @@ class ProductTransaction:
         body = self._new.get(key)
         return self._stored.get(key) if body is None else body
 
-    def stage(
+    def append(
         self,
         kind: str,
         key: str,
@@ -62,27 +62,27 @@ class ProductTransaction:
         text: str | None = None,
         row: Sequence[int] | None = None,
     ) -> int:
-        """Stage the next event and return its number."""
+        """Append the next event, to be applied and written later, and return its number."""
         self.touched = True
         self._seq += 1
         text = encode(body) if text is None else text
         self._new[key] = text
-        self._staged.append(Event(self._seq, self.now, kind, key, body, row, text))
-        self._rows.append((self.product.id, self._seq, self.now, kind, key, text))
+        self._unapplied.append(Event(self._seq, self.now, kind, key, body, row, text))
+        self._unwritten.append((self.product.id, self._seq, self.now, kind, key, text))
         return self._seq
 
     def apply(self) -> Learner:
-        """Apply all staged events and return the learner."""
-        if self._staged:
-            staged, self._staged = self._staged, []
-            if any(event.kind == "rollback" for event in staged):
+        """Apply the events that are not applied yet, and return the learner."""
+        if self._unapplied:
+            events, self._unapplied = self._unapplied, []
+            if any(event.kind == "rollback" for event in events):
                 self.write()  # a rollback reads the log
-            self.learner.apply(staged, EarlierCores(self.store, self.product, self.connection))
+            self.learner.apply(events, EarlierCores(self.store, self.product, self.connection))
         return self.learner
 
     def write(self) -> None:
         """Insert the applied events; they are committed with the transaction."""
-        rows, self._rows = self._rows, []
+        rows, self._unwritten = self._unwritten, []
         self.store.add_events(rows, self.connection)
 
     def close(self, room: int) -> None:
@@ -98,4 +98,4 @@ class ProductTransaction:
     def expire(self) -> None:
         """Close offers that waited too long, if there are any."""
         if self.apply().open_offers.due(self.now):
-            self.stage("expire", f"x:{uuid4().hex}", {"now": self.now})
+            self.append("expire", f"x:{uuid4().hex}", {"now": self.now})
