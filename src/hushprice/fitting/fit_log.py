@@ -26,7 +26,7 @@ from hushprice.fitting.diagnosis.report import Curve, HeldOut, Report, SegmentSu
 from hushprice.fitting.diagnosis.segments import Groups, some_rows
 from hushprice.fitting.passes.design import Design, held_out
 from hushprice.fitting.passes.stream import StreamedFit, stream_fit
-from hushprice.fitting.passes.survey import Progress, Survey, survey
+from hushprice.fitting.passes.survey import OnProgress, Survey, survey
 from hushprice.fitting.reading.encoding import Encoding
 from hushprice.fitting.reading.ordered_map import in_order
 from hushprice.fitting.reading.source import Batch, Log, Source
@@ -87,7 +87,7 @@ class Learned:
     findings: list[Finding] = field(default_factory=list)
 
 
-def learn(log: Log, task: Task, *, progress: Progress | None = None) -> Learned:
+def learn(log: Log, task: Task, *, progress: OnProgress | None = None) -> Learned:
     """Fit a demand model to a log."""
     surveyed = _survey(log, task, progress)
     family = _family(task.family, surveyed)
@@ -114,7 +114,7 @@ def learn(log: Log, task: Task, *, progress: Progress | None = None) -> Learned:
     )  # fmt: skip
 
 
-def _survey(log: Log, task: Task, progress: Progress | None) -> Survey:
+def _survey(log: Log, task: Task, progress: OnProgress | None) -> Survey:
     source = Source.open(log)
     features = task.features
     if features is None:
@@ -156,7 +156,7 @@ def _sensitive(sensitivity: str | Sequence[str], surveyed: Survey) -> npt.NDArra
 
 
 def _train(
-    design: Design, family: Family, ridge: float, fitted: StreamedFit, progress: Progress | None
+    design: Design, family: Family, ridge: float, fitted: StreamedFit, progress: OnProgress | None
 ) -> tuple[StreamedFit | None, StreamedFit | None]:
     """Fits on four of five rows, with and without the price; None if there are too few rows to hold some out.
 
@@ -176,7 +176,7 @@ def _train(
 
 
 def _diagnose(
-    design: Design, groups: Groups, sums: SegmentSums, scores: HeldOutSums | None, progress: Progress | None
+    design: Design, groups: Groups, sums: SegmentSums, scores: HeldOutSums | None, progress: OnProgress | None
 ) -> None:
     """The last pass: segments of all rows, scores of the held-out rows. Threads work on the batches."""
 

@@ -22,7 +22,7 @@ from hushprice.fitting.diagnosis.report import standard_errors
 from hushprice.fitting.fit_log import Learned, Task, learn
 from hushprice.fitting.model_fields import ModelFileError
 from hushprice.fitting.model_file import Origin
-from hushprice.fitting.passes.survey import Progress
+from hushprice.fitting.passes.survey import OnProgress
 from hushprice.fitting.reading.frames import Frame
 from hushprice.fitting.reading.frames import outcomes as outcomes_of
 from hushprice.fitting.reading.frames import weights as weights_of
@@ -389,7 +389,7 @@ def fit(
     segment: str | None = None,
     prices: tuple[float, float] | None = None,
     ridge: float = 0.0,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> DemandModel:
     """Fit a demand model to a log of past quotes of any length; files are streamed.
 

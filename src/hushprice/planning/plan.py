@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hushprice.plots import Picture
 
 LONGEST = 100_000  # largest default horizon, in customers
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with the number of finished replications and the total number."""
 
 
@@ -207,7 +207,7 @@ def plan(
     workers: int = -1,
     worth: float = 1.0,
     currency: str = "",
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Plan:
     """Compare policies and privacy levels on a twin, in money, with today's prices.
 
@@ -268,7 +268,7 @@ def plan(
 
 
 def _run(
-    chosen: Sequence[Option], horizon: int, replications: int, seed: int, workers: int, progress: Progress | None
+    chosen: Sequence[Option], horizon: int, replications: int, seed: int, workers: int, progress: OnProgress | None
 ) -> dict[str, Result]:
     """Results by label; the jobs that take longest run first."""
     rounds = rounds_of(100, horizon)

@@ -37,7 +37,7 @@ from hushprice.privacy.guarantee import Guarantee
 from hushprice.privacy.mechanism import Mechanism
 from hushprice.privacy.wire import Rows
 
-Progress = Callable[[int], None]
+OnProgress = Callable[[int], None]
 MAX_SEARCHED_NUMBERS = 32  # of one report
 Bits = npt.NDArray[np.bool_]
 THRESHOLDS = 200  # candidate thresholds per score
@@ -127,7 +127,7 @@ def audit(
     samples: int = 200_000,
     confidence: float = 0.999,
     rng: Entropy | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Audit:
     """Attack a mechanism.
 

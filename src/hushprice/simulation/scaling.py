@@ -14,7 +14,7 @@ from hushprice.files import without_nan
 from hushprice.markets import Market
 from hushprice.simulation.near_truth import Simulated
 from hushprice.simulation.results import Result
-from hushprice.simulation.simulate import Progress, simulate
+from hushprice.simulation.simulate import OnProgress, simulate
 
 DUST = 1e-6  # a regret this small is rounding
 
@@ -168,7 +168,7 @@ def scale(
     seed: int = 0,
     workers: int = 1,
     engine: str | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Scaling:
     """Simulate the policy and market that ``cell(d, T)`` gives, at every d and T, and fit the growth of regret.
 

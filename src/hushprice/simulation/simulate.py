@@ -14,7 +14,7 @@ from hushprice.simulation.jobs import Job, check_pair, rounds_of, run_jobs, work
 from hushprice.simulation.near_truth import Simulated
 from hushprice.simulation.results import Comparison, Result
 
-Progress = Callable[[int], None]
+OnProgress = Callable[[int], None]
 
 
 def simulate(
@@ -27,7 +27,7 @@ def simulate(
     workers: int = 1,
     checkpoints: int | npt.ArrayLike = 100,
     engine: str | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Result:
     """Run a policy in a market.
 

@@ -19,7 +19,7 @@ from hushprice.studies.cells import Cell
 from hushprice.studies.store import Store
 
 BUNDLE_SECONDS = 8.0  # seconds of work per job; a run that is killed loses at most this much per worker
-Progress = Callable[[int, float], None]
+OnProgress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def execute(
     *,
     workers: int = -1,
     engine: str | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> None:
     """Compute the missing replications and store them.
 

@@ -11,7 +11,7 @@ from hushprice.arrays import Array
 from hushprice.demand import Family
 from hushprice.errors import InvalidInput
 from hushprice.fitting.passes.design import Design
-from hushprice.fitting.passes.survey import Progress
+from hushprice.fitting.passes.survey import OnProgress
 from hushprice.fitting.reading.ordered_map import in_order
 from hushprice.fitting.reading.source import Batch
 from hushprice.kernels import newton
@@ -89,7 +89,7 @@ class Newton:
     family: Family
     scale: Scale
     tolerance: float
-    progress: Progress | None = None
+    progress: OnProgress | None = None
     passes: int = 0
     theta: Array = field(init=False)
     decrement: float = np.inf

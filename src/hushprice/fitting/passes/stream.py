@@ -14,7 +14,7 @@ from hushprice.fitting.diagnosis.report import standard_errors
 from hushprice.fitting.passes.design import Design
 from hushprice.fitting.passes.newton import Newton, Scale
 from hushprice.fitting.passes.separation import separable
-from hushprice.fitting.passes.survey import Progress
+from hushprice.fitting.passes.survey import OnProgress
 from hushprice.kernels import newton
 
 RIDGE = 1.0  # used if the records do not identify the estimate
@@ -76,7 +76,7 @@ def stream_fit(
     start: npt.ArrayLike | None = None,
     tolerance: float = 1e-6,
     overlapping: bool = False,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> StreamedFit:
     """The maximum likelihood estimate of theta = (alpha, beta) from all rows of the design.
 

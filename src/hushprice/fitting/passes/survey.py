@@ -25,9 +25,9 @@ from hushprice.fitting.reading.ordered_map import in_order
 from hushprice.fitting.reading.source import Batch, Log, Source, TurnedText, rows_for
 from hushprice.kernels import streamed as kernel
 
-__all__ = ["Columns", "Outcomes", "Progress", "Survey", "complete_rows", "survey"]
+__all__ = ["Columns", "OnProgress", "Outcomes", "Survey", "complete_rows", "survey"]
 
-Progress = Callable[[str, int], None]  # name of the current pass, number of rows read in it
+OnProgress = Callable[[str, int], None]  # name of the current pass, number of rows read in it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +161,7 @@ def survey(
     weights: str | None = None,
     categories: Sequence[str] = (),
     segment: str | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Survey:
     """Survey a log in one pass: its encoding, its ranges, missing values, and a sample.
 
@@ -214,7 +214,7 @@ def survey(
             words |= mixed.names
 
 
-def _read(source: Source, columns: Columns, words: frozenset[str], progress: Progress | None) -> LogCounts:
+def _read(source: Source, columns: Columns, words: frozenset[str], progress: OnProgress | None) -> LogCounts:
     totals = LogCounts(columns, words)
     batches = source.batches(columns.needed, rows=rows_for(len(columns.needed)))
     for part in in_order(lambda batch: count_batch(batch, columns, words), batches):
