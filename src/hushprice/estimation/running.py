@@ -9,8 +9,9 @@ linear function of theta (for example a customer's utility at some price) differ
 of its standard error. The estimator enforces the bound by tracking the second-order error of the steps since the last
 refit, at most ``1/2 max_i |x_i.way| |way|_H`` with ``way`` the change of theta since then; above 0.15 it refits
 immediately. (The maximum is over the contexts since the refit, the largest context so far and all prices on record, not
-over all records, so the bound is tested rather than proved.) In stationary markets the measured drift is below a fifth
-of the bound; for linear demand the steps are exact. The first 200 records are always fitted exactly.
+over all records, and for Probit ``kernels.glm.steepness`` is a heuristic in the tail, so the bound is tested rather
+than proved.) In stationary markets the measured drift is below a fifth of the bound; for linear demand the steps are
+exact. The first 200 records are always fitted exactly.
 
 Every record has weight 1 until :meth:`RunningEstimator.reweigh` replaces it, for example to forget old records.
 

@@ -179,11 +179,19 @@ def canonical(code):
 
 @compiled
 def steepness(code, size):
-    """A bound on the ratio of the third derivative of the loss to the second for |eta| <= size."""
+    """An estimate of the largest |third derivative| / second derivative of the loss for |eta| <= size.
+
+    It steers when :mod:`hushprice.kernels.running` refits, and nothing else: with too small a value the estimates
+    between refits drift further; exact refits do not depend on it.
+
+    For canonical families it is a bound, 1, for every eta. For Probit it is a bound for sizes up to 1.97, and a
+    heuristic beyond: the ratio rises with (2 y - 1) eta without end, but is capped at 1.6, because the second
+    derivative falls like a normal density there, so that such a record hardly counts in the Hessian.
+    """
     if canonical(code):
         return 1.0
     if code == PROBIT:
-        return min(max(size, 1.0), 1.6)  # its value at 2, beyond which the second derivative falls off fast
+        return min(max(size, 1.0), 1.6)
     return unknown_family(code)
 
 

@@ -84,7 +84,7 @@ def _track(code, x, s, w, theta, pace, anchor):
     """Update the inputs of :func:`expected_drift`: the Hessian times the way, and the largest change of a utility.
 
     The change is maximised over all prices on record, for this record's context and the largest context so far. It is
-    multiplied by the ratio of the third derivative of the loss to the second.
+    multiplied by the family's :func:`steepness`.
     """
     m = theta.size
     d = m // 2
@@ -160,7 +160,8 @@ def expected_drift(theta, pace, anchor):
 
     The gradient left over is sum_i loss'''(.) (x_i.way)^2 x_i / 2. With |loss'''| <= k loss'' its length is at most
     (e^r - 1 - r) / r |way| with r = k max_i |x_i.way|: about r/2 |way| for the small r of a quadratic model that
-    holds. k is 1 where the loss is psi(eta) - y eta, see :func:`steepness` for other families.
+    holds. k is the family's :func:`steepness`: 1 where the loss is psi(eta) - y eta; for Probit the inequality need not
+    hold far in the tail, so that there the result is an estimate of the length, not a bound.
     """
     r = pace[MOVED]
     if not r < 1.0:
