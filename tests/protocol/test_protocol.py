@@ -298,6 +298,8 @@ def test_families_phases_and_mechanisms_have_the_same_names_everywhere() -> None
     properties = schema("params")["properties"]
     declarations = (DEVICE / "index.d.ts").read_text()
     assert set(properties["family"]["enum"]) == set(FAMILIES) == set(DEVICE_FAMILIES) == union(declarations, "Family")
+    script = 'import { FAMILIES } from "#device/kernels.js"; console.log(JSON.stringify(FAMILIES))'
+    assert set(json.loads(run_node("--input-type=module", "--eval", script))) == set(FAMILIES)
     names = set(schema("params")["$defs"]["mechanism"]["properties"]["name"]["enum"])
     vectors = {name for name, cls in REGISTRY.items() if issubclass(cls, VectorMechanism)}
     assert names == vectors == set(get_args(mechanism.Name)) == union(declarations, "MechanismName")
