@@ -73,10 +73,8 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     """Everything comes when it is first asked for: a device needs neither Numba nor Matplotlib."""
-    if name in _MODULES:
+    if name in _MODULES or name == "logs":  # the former name of ``fitting``
         return import_module(f"hushprice.{name}")
-    if name == "logs":  # the name of ``fitting`` in releases up to 0.1
-        return import_module("hushprice.fitting")
     if name in _HOME:
         value = getattr(import_module(f"hushprice.{_HOME[name]}"), name)
         globals()[name] = value

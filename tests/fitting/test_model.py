@@ -568,3 +568,12 @@ def test_damaged_files_are_refused_or_harmless(saved: tuple[DemandModel, Path], 
         loaded = DemandModel.from_dict(model)
     if loaded is not None:
         assert loaded.predict({"price": [1.0], "age": [40.0], "region": ["north"]}).shape == (1,)
+
+
+def test_the_former_name_of_the_package_can_be_imported() -> None:
+    import hushprice as hp
+    from hushprice import fitting
+    from hushprice.logs import DemandModel as Former
+
+    assert Former is DemandModel is hp.logs.DemandModel
+    assert set(hp.logs.__all__) == set(fitting.__all__) <= set(dir(hp.logs))
