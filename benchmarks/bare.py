@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from sqlalchemy import Column, Float, Integer, MetaData, String, Table, create_engine, event, insert
 
 METADATA = MetaData()
-KEPT = Table(
+BODIES = Table(
     "bare",
     METADATA,
     Column("number", Integer, primary_key=True, autoincrement=True),
@@ -68,13 +68,13 @@ def bare_app(database: str) -> FastAPI:
     @app.post("/reports")
     def report(body: Report) -> dict[str, int]:
         with engine.begin() as connection:
-            connection.execute(insert(KEPT).values(id=body.id, body=body.model_dump_json()))
+            connection.execute(insert(BODIES).values(id=body.id, body=body.model_dump_json()))
         return {"accepted": 1}
 
     @app.post("/batches")
     def batch(body: Batch) -> dict[str, int]:
         with engine.begin() as connection:
-            connection.execute(insert(KEPT), [{"id": r.id, "body": r.model_dump_json()} for r in body.reports])
+            connection.execute(insert(BODIES), [{"id": r.id, "body": r.model_dump_json()} for r in body.reports])
         return {"accepted": len(body.reports)}
 
     @app.post("/keyed")
@@ -87,14 +87,14 @@ def bare_app(database: str) -> FastAPI:
     @app.post("/offers")
     def offer(body: Customer) -> dict[str, str | float]:
         with engine.begin() as connection:
-            connection.execute(insert(KEPT).values(id=body.id, price=1.0, body=body.model_dump_json()))
+            connection.execute(insert(BODIES).values(id=body.id, price=1.0, body=body.model_dump_json()))
         return {"offer": body.id, "price": 1.0}
 
     @app.post("/direct")
     async def direct(body: Report) -> dict[str, int]:
         """The same without a thread: it holds up all others while it waits for the disk, yet is often faster."""
         with engine.begin() as connection:
-            connection.execute(insert(KEPT).values(id=body.id, body=body.model_dump_json()))
+            connection.execute(insert(BODIES).values(id=body.id, body=body.model_dump_json()))
         return {"accepted": 1}
 
     return app

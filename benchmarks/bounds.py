@@ -131,8 +131,8 @@ def lower(replications: Count = 50, workers: Workers = -1) -> None:
 
     def cell(name: str, options: dict[str, Any], d: int, T: int) -> tuple[hp.policies.Policy, hp.Market]:
         market = hp.markets.lower_bound(dim=d, horizon=T)
-        given = {"family": market.family, "dim": d, "prices": market.prices, "horizon": T}
-        return hp.policies.build(name, **given, **options), market
+        arguments = {"family": market.family, "dim": d, "prices": market.prices, "horizon": T}
+        return hp.policies.build(name, **arguments, **options), market
 
     for d in (4, 16):
         with progress_bar(console, len(kinds) * len(horizons) * replications) as advance:
@@ -163,8 +163,8 @@ def drift(horizon: int = 20_000, dim: int = 4) -> None:
         for market in ("s1", "s2", "a1"):
             options: dict[str, Any] = {"width_scale": 0.03} if name.startswith("supcb") else {}
             world = hp.markets.build(market, dim=dim, horizon=horizon)
-            given: dict[str, Any] = {"horizon": horizon, "theta": world.theta, "price": 1.5}
-            policy = build(name, dim, **given, **options)
+            arguments: dict[str, Any] = {"horizon": horizon, "theta": world.theta, "price": 1.5}
+            policy = build(name, dim, **arguments, **options)
             loop = policy.loop()
             if not loop.server.estimators:
                 continue
@@ -172,8 +172,8 @@ def drift(horizon: int = 20_000, dim: int = 4) -> None:
             while t < horizon:
                 n = min(int(rng.integers(1, 1000)), horizon - t)
                 loop.sell(hp.markets.Block(world, z[t : t + n], rng.random(n)), rng)
-                found = [estimator.drift() for estimator in loop.server.estimators if estimator.records]
-                t, looked, worst = t + n, looked + len(found), max(worst, *found)
+                drifts = [estimator.drift() for estimator in loop.server.estimators if estimator.records]
+                t, looked, worst = t + n, looked + len(drifts), max(worst, *drifts)
             rows.append({"policy": name, "market": market, "fits compared": looked, "largest drift": worst})
     report("drift", f"T = {horizon:,}, d = {dim}, in standard errors; stated bound {hp.estimation.DRIFT_BOUND}", rows)
 

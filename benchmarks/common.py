@@ -1,4 +1,4 @@
-"""What the benchmarks share: policies as in the paper, tables printed and kept."""
+"""What the benchmarks share: policies as in the paper, tables printed and stored."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def published(item: str, what: str) -> float:
     return next(float(e["paper"]) for e in Paper().numbers if (e["item"], e["what"]) == (item, what))
 
 
-def report(name: str, title: str, rows: Rows, *, kept: Rows | None = None) -> None:
-    """Print rows as a table and keep them, or all of ``kept``, as CSV."""
+def report(name: str, title: str, rows: Rows, *, stored: Rows | None = None) -> None:
+    """Print rows as a table and store them, or all of ``stored``, as CSV."""
     table = Table(title=title, title_justify="left")
     for column in rows[0]:
         table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")
@@ -42,7 +42,7 @@ def report(name: str, title: str, rows: Rows, *, kept: Rows | None = None) -> No
     with (OUT / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
-        writer.writerows(rows if kept is None else kept)
+        writer.writerows(rows if stored is None else stored)
 
 
 def _plain(value: Any) -> str:

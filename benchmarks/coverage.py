@@ -49,4 +49,4 @@ def offpolicy(
             console.print(f"{each.name}: least coverage {min(row['coverage'] for row in rows):.3f} so far")
     seen = [row for row in rows if row["estimator"] != "logged prices"]
     error = np.sqrt(0.95 * 0.05 / logs)
-    report("offpolicy", f"95% intervals over {logs} logs (standard error {error:.3f})", seen, kept=rows)
+    report("offpolicy", f"95% intervals over {logs} logs (standard error {error:.3f})", seen, stored=rows)

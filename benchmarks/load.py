@@ -1,4 +1,4 @@
-"""A load of HTTP requests over kept connections: next to no work a request, so that the server is what is measured."""
+"""A load of HTTP requests over persistent connections, with little work per request, so that the server is measured."""
 
 from __future__ import annotations
 

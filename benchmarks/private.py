@@ -53,20 +53,20 @@ def private(replications: Count = 50, workers: Workers = -1, markets: Markets = 
                 if (d, T) not in etc:
                     etc[d, T] = float(simulate(build("etc", d, horizon=T, ridge=0.1)).regret.mean())
                 row["ETC"] = etc[d, T]
-                given = {"horizon": T, "epsilon": epsilon, "z_max": market.z_max(), "score": score}
+                arguments = {"horizon": T, "epsilon": epsilon, "z_max": market.z_max(), "score": score}
                 for label, (policy, options) in KINDS.items():
                     if options.get("calibration") == "paper" and epsilon > 1.0:
                         row |= {label: "", f"{label}, se": ""}
                         continue
-                    s = simulate(build(policy, d, **given, **theta_of(theta, market), **options)).summary()
+                    s = simulate(build(policy, d, **arguments, **theta_of(theta, market), **options)).summary()
                     row |= {label: s.mean, f"{label}, se": s.se}
                 rows.append(row)
-                report(f"private-{name}", f"{name}, {replications} replications", rows[-1:], kept=rows)
+                report(f"private-{name}", f"{name}, {replications} replications", rows[-1:], stored=rows)
                 advance(1)
 
 
 @app.command(name="private-seconds")
-def seconds(repeats: Annotated[int, typer.Option(help="Runs of each; the median is told.")] = 7) -> None:
+def seconds(repeats: Annotated[int, typer.Option(help="Runs of each; the median is printed.")] = 7) -> None:
     """One replication of 900 000 rounds at d = 6, one core."""
     T, d = 900_000, 6
     market = hp.markets.s1(dim=d, public=PUBLIC)

@@ -32,9 +32,9 @@ def crash(kills: int = 100, seed: int = 1) -> None:
 def fuzz(cases: Annotated[int, typer.Option(help="Cases, a tenth of them on PostgreSQL.")] = 10_000) -> None:
     """Fuzzing from the OpenAPI description and by hand: no 5xx, and a refused request changes nothing."""
     with postgres() as server:
-        found = {"SQLite": send(cases - cases // 10), "PostgreSQL": send(cases // 10, 8, server.url("fuzz"))}
-    problems = [problem for part in found.values() for problem in part.pop("problems")]
-    typer.echo(json.dumps(found, indent=2))
+        outcomes = {"SQLite": send(cases - cases // 10), "PostgreSQL": send(cases // 10, 8, server.url("fuzz"))}
+    problems = [problem for part in outcomes.values() for problem in part.pop("problems")]
+    typer.echo(json.dumps(outcomes, indent=2))
     for problem in problems[:20]:
         typer.echo(problem)
     if problems:

@@ -47,14 +47,14 @@ Kinds = Annotated[str, typer.Option(help="sqlite, postgresql or both.")]
 
 @contextmanager
 def databases(kinds: str) -> Iterator[dict[str, Callable[[str], str]]]:
-    """By kind: what makes a fresh database of a given name, and gives its URL."""
+    """Per kind of database, a function that makes a new one with this name and returns its URL."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        found: dict[str, Callable[[str], str]] = {}
+        makers: dict[str, Callable[[str], str]] = {}
         if kinds in ("sqlite", "both"):
-            found["SQLite"] = lambda name: f"sqlite:///{folder}/{name}.db"
+            makers["SQLite"] = lambda name: f"sqlite:///{folder}/{name}.db"
         if kinds in ("postgresql", "both"):
-            found["PostgreSQL"] = stack.enter_context(postgres()).url
-        yield found
+            makers["PostgreSQL"] = stack.enter_context(postgres()).url
+        yield makers
 
 
 @contextmanager
@@ -167,13 +167,13 @@ def load(seconds: Seconds = 5.0, rounds: Rounds = 3, database: Kinds = "both") -
         for kind, make in kinds.items():
             with service(make("ours")) as ours, bare(make("bare")) as yardstick:
                 for what, connections, items, requests, path, others in FIGURES:
-                    found: dict[str, list[Load]] = {}
+                    measured: dict[str, list[Load]] = {}
                     for turn in range(rounds + 1):  # the first warms up
                         for who, port, where in (("service", ours, path), *(("bare", yardstick, o) for o in others)):
                             done = drive(port, requests(where), connections=connections, seconds=seconds)
                             if turn:
-                                found.setdefault(f"{who} {where}" if who == "bare" else who, []).append(done)
-                    together = {who: joined(loads) for who, loads in found.items()}
+                                measured.setdefault(f"{who} {where}" if who == "bare" else who, []).append(done)
+                    together = {who: joined(loads) for who, loads in measured.items()}
                     best = max(one.rate for who, one in together.items() if who != "service")
                     for who, one in together.items():
                         rows.append({**_row(kind, what, who, one, items), "of the best bare": one.rate / best})
@@ -188,11 +188,11 @@ def workers(seconds: Seconds = 5.0, rounds: Rounds = 3) -> None:
         make = kinds["PostgreSQL"]
         with service(make("one")) as one, service(make("two"), workers=2) as two:
             for what, connections, items, requests, path, _ in FIGURES[:3]:
-                found: dict[str, list[Load]] = {}
+                measured: dict[str, list[Load]] = {}
                 for turn in range(rounds + 1):
                     for who, port in (("one worker", one), ("two workers", two)):
                         done = drive(port, requests(path), connections=connections, seconds=seconds)
                         if turn:
-                            found.setdefault(who, []).append(done)
-                rows += [_row("PostgreSQL", what, who, joined(loads), items) for who, loads in found.items()]
+                            measured.setdefault(who, []).append(done)
+                rows += [_row("PostgreSQL", what, who, joined(loads), items) for who, loads in measured.items()]
     report("workers", "One worker and two, PostgreSQL, two cores with the load on them too", rows)

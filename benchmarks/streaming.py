@@ -68,13 +68,13 @@ def ours(path: Path) -> dict[str, Any]:
 
     _warm(path)
     began = time.perf_counter()
-    found = survey(path, price="price", outcome="sold", features=[*NUMBERS, "region"])
+    survey_result = survey(path, price="price", outcome="sold", features=[*NUMBERS, "region"])
     surveyed = time.perf_counter()
-    fit = stream_fit(Design.of(found), "logistic")
+    fit = stream_fit(Design.of(survey_result), "logistic")
     ended = time.perf_counter()
-    names = found.encoding.names
+    names = survey_result.encoding.names
     order = [0, *(names.index(name) for name in NUMBERS)]
-    wrong = [_raw(found.encoding, fit.theta[half], fit.covariance[half, half], order) for half in _halves(fit)]
+    wrong = [_raw(survey_result.encoding, fit.theta[half], fit.covariance[half, half], order) for half in _halves(fit)]
     theta = truth()
     numbers = np.concatenate([1 + np.arange(len(NUMBERS)), DIM + 1 + np.arange(len(NUMBERS))])
     slopes, errors = (np.concatenate([w[k][1:] for w in wrong]) for k in (0, 1))
@@ -84,7 +84,7 @@ def ours(path: Path) -> dict[str, Any]:
         "fit seconds": ended - surveyed,
         "passes": fit.passes,
         "largest error in standard errors": float(np.abs((slopes - theta[numbers]) / errors).max()),
-        "rows": found.rows,
+        "rows": survey_result.rows,
     }
 
 
@@ -161,7 +161,7 @@ def streaming(rows: int = 2_000_000, path: Path | None = None) -> None:
         print(f"wrote {where}, {where.stat().st_size / 2**30:.2f} GiB, in {time.perf_counter() - began:.0f} s")
     mine, theirs = _measured("ours", where), _measured("glum", where)
     table: Rows = []
-    for name, found, whole in (
+    for name, figures, whole in (
         ("hushprice, streamed: survey and fit", mine, mine["seconds"]),
         ("hushprice, the fit alone", mine, mine["fit seconds"]),
         ("glum, in memory: load and fit", theirs, theirs["seconds"]),
@@ -170,12 +170,12 @@ def streaming(rows: int = 2_000_000, path: Path | None = None) -> None:
         table.append(
             {
                 "what": name,
-                "rows": f"{found['rows']:,}",
+                "rows": f"{figures['rows']:,}",
                 "seconds": float(whole),
-                "rows/s": f"{found['rows'] / whole:,.0f}",
-                "passes": found["passes"],
-                "rows/s a pass of the fit": f"{found['rows'] * found['passes'] / found['fit seconds']:,.0f}",
-                "peak MiB": found["peak"],
+                "rows/s": f"{figures['rows'] / whole:,.0f}",
+                "passes": figures["passes"],
+                "rows/s a pass of the fit": f"{figures['rows'] * figures['passes'] / figures['fit seconds']:,.0f}",
+                "peak MiB": figures["peak"],
             }
         )
     report("streaming", f"Logistic demand, {2 * DIM} coefficients, Parquet of {mine['rows']:,} rows", table)
@@ -198,9 +198,9 @@ def _main(
     if not measure or path is None:
         streaming(rows, path)
         return
-    found = {"ours": ours, "glum": glums}[measure](path)
-    found["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps(found))
+    figures = {"ours": ours, "glum": glums}[measure](path)
+    figures["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(figures))
     sys.stdout.flush()
     os._exit(0)
 

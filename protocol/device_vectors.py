@@ -80,8 +80,8 @@ def _exponents() -> list[float]:
 
 def _positive() -> list[float]:
     draws = Draws(2)
-    given = [1.0, 2.0, 0.5, 0.7071067811865475, 0.7071067811865476, 1.4142135623730951, 2.2250738585072014e-308, 1e300]
-    return [*given, *draws.vector(12, 0.0, 2.0), *draws.vector(12, 24.0, 1e4), *(2.0**k for k in (-54, -53, 60))]
+    fixed = [1.0, 2.0, 0.5, 0.7071067811865475, 0.7071067811865476, 1.4142135623730951, 2.2250738585072014e-308, 1e300]
+    return [*fixed, *draws.vector(12, 0.0, 2.0), *draws.vector(12, 24.0, 1e4), *(2.0**k for k in (-54, -53, 60))]
 
 
 def _omegas() -> list[float]:
@@ -99,7 +99,7 @@ def _omega(x: float) -> float:
 
 def _best_prices(families: tuple[Family, ...], seed: int) -> Iterator[dict[str, Any]]:
     draws = Draws(seed)
-    given = [
+    fixed = [
         (1.0, 0.0, 0.0),  # demand that does not depend on the price
         (1.0, -0.5, 0.0),
         (-3.0, -0.5, 0.0),
@@ -114,7 +114,7 @@ def _best_prices(families: tuple[Family, ...], seed: int) -> Iterator[dict[str, 
     ]
     for family in families:
         random = [(draws.number(-2, 4), draws.number(-0.2, 2), draws.number(0, 2)) for _ in range(20)]
-        for a, b, cost in given + random:
+        for a, b, cost in fixed + random:
             price = family.optimal_price(a, b, (1.0, 5.0), cost=cost)
             yield {"family": family.name, "a": a, "b": b, "cost": cost, "low": 1.0, "high": 5.0, "price": price}
 
@@ -138,8 +138,8 @@ def _score(
 ) -> dict[str, Any]:
     g = np.empty(len(theta))
     score(family.code, np.array(theta), np.array(z), price, y, shift, factor, g)
-    given = {"family": family.name, "theta": theta, "z": z, "price": price, "y": y, "shift": shift, "factor": factor}
-    return given | {"g": g.tolist()}
+    inputs = {"family": family.name, "theta": theta, "z": z, "price": price, "y": y, "shift": shift, "factor": factor}
+    return inputs | {"g": g.tolist()}
 
 
 def _noise_levels() -> Iterator[dict[str, Any]]:

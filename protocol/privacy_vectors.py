@@ -59,7 +59,7 @@ def _cases() -> list[tuple[Mechanism, list[Array]]]:
 
 
 def _reports(mechanism: Mechanism, inputs: list[Array]) -> list[dict[str, Any]]:
-    """Reports of these inputs, from given words."""
+    """Reports of these inputs, made with these random words."""
     source, cases = UnsafeSeed(7), []
     for g in inputs:
         for _ in range(4):

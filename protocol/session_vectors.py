@@ -66,8 +66,8 @@ def sessions() -> Iterator[dict[str, Any]]:
     mechanisms, draws = _mechanisms(), Draws(9)
     for version, (mechanism, family) in enumerate((m, f) for m in mechanisms for f in FAMILIES):
         for phase in PHASES:
-            told = published(mechanism, family, phase, version, draws.vector(6, -0.3, 0.9))
-            yield {"params": told, "customers": [_customer(told, mechanism, family, draws) for _ in range(3)]}
+            document = published(mechanism, family, phase, version, draws.vector(6, -0.3, 0.9))
+            yield {"params": document, "customers": [_customer(document, mechanism, family, draws) for _ in range(3)]}
     changes: tuple[dict[str, Any], ...] = (
         {"ladder": list(LADDER)},
         {"guardrails": {"low": 2.0, "high": 3.5}},
@@ -79,10 +79,10 @@ def sessions() -> Iterator[dict[str, Any]]:
     )
     for version, change in enumerate(changes, start=100):
         for phase in PHASES:
-            told = published(mechanisms[0], Logistic(), phase, version, draws.vector(6, -0.3, 0.9)) | change
+            document = published(mechanisms[0], Logistic(), phase, version, draws.vector(6, -0.3, 0.9)) | change
             yield {
-                "params": told,
-                "customers": [_customer(told, mechanisms[0], Logistic(), draws) for _ in range(2)],
+                "params": document,
+                "customers": [_customer(document, mechanisms[0], Logistic(), draws) for _ in range(2)],
             }
 
 
@@ -165,12 +165,12 @@ def own_prices() -> Iterator[dict[str, Any]]:
         {"mode": "frozen"},
     )
     for version, change in enumerate(changes, start=200):
-        told = published(mechanism, Logistic(), "fixed", version, theta) | change
-        for segment in told["segments"] or [None]:
-            low, high = _range(told, segment)
+        document = published(mechanism, Logistic(), "fixed", version, theta) | change
+        for segment in document["segments"] or [None]:
+            low, high = _range(document, segment)
             for price in sorted({1.0, 2.25, 3.0, 5.0, low, high, low - 0.0625, high + 0.0625}):
-                taken = told["mode"] == "shadow" and low <= price <= high
-                yield {"params": told, "segment": segment, "price": price, "taken": taken}
+                taken = document["mode"] == "shadow" and low <= price <= high
+                yield {"params": document, "segment": segment, "price": price, "taken": taken}
 
 
 def _report(

@@ -24,7 +24,7 @@ FAMILIES = ("linear", "logistic", "poisson")
 def make_policy(name: str, *, family: str = "logistic", dim: int = 3, **options: Any) -> Policy:
     """Any registered policy, with what it needs to run in S1."""
     theta = markets.s1(dim=dim).theta
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "family": family,
         "dim": dim,
         "prices": (0, 3),
@@ -33,9 +33,9 @@ def make_policy(name: str, *, family: str = "logistic", dim: int = 3, **options:
         "price": 1.5,
     }
     if policies.get(name).private:
-        given |= {"epsilon": 4.0, "z_max": 2.0}  # so much that 700 rounds see both phases
-        given |= {"demand_max": 20.0} if family == "poisson" else {}
-    return policies.build(name, **{**given, **options})
+        arguments |= {"epsilon": 4.0, "z_max": 2.0}  # so much that 700 rounds see both phases
+        arguments |= {"demand_max": 20.0} if family == "poisson" else {}
+    return policies.build(name, **{**arguments, **options})
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Every line of every import contract in pyproject.toml is shown to fail: on one planted import for each.
 
-A contract that names a package which has moved would be kept for ever; so would one whose package has lost a file.
+A contract that names a package which has moved would always hold; so would one whose package has lost a file.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def sections(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             plant(copy, number, source, forbidden)
     said = lint(copy).split("Broken contracts")[1]
     parts = re.split("|".join(re.escape(f"{contract['name']}\n---") for contract in CONTRACTS), said)
-    found = [contract["name"] for contract in CONTRACTS if f"{contract['name']}\n---" in said]
-    return dict(zip(found, parts[1:], strict=True))
+    broken = [contract["name"] for contract in CONTRACTS if f"{contract['name']}\n---" in said]
+    return dict(zip(broken, parts[1:], strict=True))
 
 
 def wanted(folder: str, name: str) -> bool:

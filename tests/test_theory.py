@@ -181,12 +181,12 @@ def test_markets_by_name() -> None:
 
 def _result(dim: int, horizon: int, regret: float, **options: Any) -> Result:
     n = 4
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "policy": "etc", "market": "s1", "dim": dim, "horizon": horizon, "seed": 0, "config": {},
         "checkpoints": np.array([horizon]), "paths": np.full((n, 1), regret), "revenue": np.ones(n),
         "exploration": np.zeros(n), "seconds": np.full(n, 1e-6 * horizon),
     }  # fmt: skip
-    return Result(**(given | options))
+    return Result(**(fields | options))
 
 
 def test_a_scaling_fit_recovers_what_was_put_in() -> None:

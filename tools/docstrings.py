@@ -29,7 +29,7 @@ class Gap(NamedTuple):
     missing: tuple[str, ...]
 
 
-class _Found(NamedTuple):
+class _Callable(NamedTuple):
     path: str
     node: Definition
 
@@ -53,13 +53,13 @@ class Library:
     def gaps(self) -> Iterator[Gap]:
         """Return the public callables with undocumented parameters, each once."""
         seen = set()
-        for found in self._public("hushprice"):
-            key = found.path, found.node.lineno
+        for entry in self._public("hushprice"):
+            key = entry.path, entry.node.lineno
             if key not in seen:
                 seen.add(key)
-                yield from self._of_class(found) if isinstance(found.node, ast.ClassDef) else _gaps(found)
+                yield from self._of_class(entry) if isinstance(entry.node, ast.ClassDef) else _gaps(entry)
 
-    def _public(self, module: str) -> Iterator[_Found]:
+    def _public(self, module: str) -> Iterator[_Callable]:
         """The definitions that a module exports."""
         tree = self.trees.get(module)
         if tree is None:
@@ -67,43 +67,43 @@ class Library:
         listed = _listed(tree)
         for node in tree.body:
             if isinstance(node, Definition) and _exported(node.name, listed):
-                yield _Found(self.paths[module], node)
+                yield _Callable(self.paths[module], node)
         for home, name, alias in _imports(tree):
             if name == "*":
                 yield from self._public(home)
             elif alias == name if listed is None else (alias or name) in listed:
                 yield from self._public(f"{home}.{name}") if f"{home}.{name}" in self.trees else self._find(home, name)
 
-    def _find(self, module: str, name: str) -> Iterator[_Found]:
+    def _find(self, module: str, name: str) -> Iterator[_Callable]:
         """The definition of a name that a module defines or imports."""
         tree = self.trees.get(module, ast.Module([], []))
         for node in tree.body:
             if isinstance(node, Definition) and node.name == name:
-                yield _Found(self.paths[module], node)
+                yield _Callable(self.paths[module], node)
                 return
         for home, original, alias in _imports(tree):
             if (alias or original) == name and home != module:
                 yield from self._find(home, original)
                 return
 
-    def _of_class(self, found: _Found) -> Iterator[Gap]:
+    def _of_class(self, entry: _Callable) -> Iterator[Gap]:
         """The gaps of a class: in its own docstring, and in those of its methods."""
-        assert isinstance(found.node, ast.ClassDef)
-        node, bases = found.node, list(self._bases(found))
+        assert isinstance(entry.node, ast.ClassDef)
+        node, bases = entry.node, list(self._bases(entry))
         documented = set().union(*(_documented(each) for each in (node, *bases)))
         if missing := tuple(name for name in _fields(node) if name not in documented):
-            yield Gap(found.path, node.lineno, node.name, missing)
+            yield Gap(entry.path, node.lineno, node.name, missing)
         inherited = {each.name for base in bases for each in base.body if isinstance(each, ast.FunctionDef)}
         methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
         for each in methods:
             if not each.name.startswith("_") and each.name not in inherited:
-                yield from _gaps(_Found(found.path, each), f"{node.name}.", method=True)
+                yield from _gaps(_Callable(entry.path, each), f"{node.name}.", method=True)
 
-    def _bases(self, found: _Found) -> Iterator[ast.ClassDef]:
+    def _bases(self, entry: _Callable) -> Iterator[ast.ClassDef]:
         """The base classes of a class within the package, near and far."""
-        assert isinstance(found.node, ast.ClassDef)
-        module = next(name for name, path in self.paths.items() if path == found.path)
-        for base in found.node.bases:
+        assert isinstance(entry.node, ast.ClassDef)
+        module = next(name for name, path in self.paths.items() if path == entry.path)
+        for base in entry.node.bases:
             bare = base.value if isinstance(base, ast.Subscript) else base
             if isinstance(bare, ast.Name):
                 for above in self._find(module, bare.id):
@@ -112,11 +112,11 @@ class Library:
                         yield from self._bases(above)
 
 
-def _gaps(found: _Found, prefix: str = "", *, method: bool = False) -> Iterator[Gap]:
-    assert not isinstance(found.node, ast.ClassDef)
-    documented = _documented(found.node)
-    if missing := tuple(name for name in _parameters(found.node, method=method) if name not in documented):
-        yield Gap(found.path, found.node.lineno, prefix + found.node.name, missing)
+def _gaps(entry: _Callable, prefix: str = "", *, method: bool = False) -> Iterator[Gap]:
+    assert not isinstance(entry.node, ast.ClassDef)
+    documented = _documented(entry.node)
+    if missing := tuple(name for name in _parameters(entry.node, method=method) if name not in documented):
+        yield Gap(entry.path, entry.node.lineno, prefix + entry.node.name, missing)
 
 
 def _listed(tree: ast.Module) -> set[str] | None:

@@ -255,8 +255,8 @@ def test_private_policies_on_the_command_line() -> None:
     result = typed("simulate", word, "-d", "2", "-T", "3000", "-n", "2", "--public", "0.5", "--json")
     assert result.returncode == 0
     assert json.loads(result.stdout)
-    told = typed("list", "etc-ldp")
-    assert "epsilon: needed" in told.stdout
+    listing = typed("list", "etc-ldp")
+    assert "epsilon: needed" in listing.stdout
     assert "The paper's mechanism" in typed("list", "l2-ball").stdout
     for words, text in (
         (["simulate", "etc-ldp"], "also needs epsilon"),

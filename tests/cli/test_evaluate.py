@@ -65,39 +65,39 @@ def test_the_table_fits_a_narrow_screen(log: Path) -> None:
 
 
 def test_output_for_machines_is_what_python_gives(log: Path) -> None:
-    told = (log, "fixed-price:price=2", *USUAL, "--randomised-within", "group", "--cost", "cost", "--worth", "100")
-    data = json.loads(run(*told, "--json"))
-    found = evaluate(
+    command = (log, "fixed-price:price=2", *USUAL, "--randomised-within", "group", "--cost", "cost", "--worth", "100")
+    data = json.loads(run(*command, "--json"))
+    result = evaluate(
         log, "fixed-price:price=2", price="rate", outcome="sold", features=["rich"], randomised_within=["group"],
         cost="cost", worth=100,
     )  # fmt: skip
-    assert data == json.loads(found.to_json())
-    rows = list(csv.DictReader(io.StringIO(run(*told, "--csv"))))
+    assert data == json.loads(result.to_json())
+    rows = list(csv.DictReader(io.StringIO(run(*command, "--csv"))))
     assert [row["estimator"] for row in rows] == ["logged prices", "kernel IPS", "self-normalised", "doubly robust"]
-    assert float(rows[3]["value"]) == pytest.approx(found.best.value)
+    assert float(rows[3]["value"]) == pytest.approx(result.best.value)
 
 
 def test_a_column_of_propensities_and_a_fixed_cost(log: Path) -> None:
-    told = (log, "random-price", *USUAL, "--propensity", "chance", "--cost", "0.5", "--prices", "2", "3", "--json")
-    data = json.loads(run(*told))
+    command = (log, "random-price", *USUAL, "--propensity", "chance", "--cost", "0.5", "--prices", "2", "3", "--json")
+    data = json.loads(run(*command))
     assert data["propensities"] == "logged propensities"
     assert data["target"] == "random-price"
 
 
 def test_the_kind_of_propensities_and_the_family_can_be_said(log: Path) -> None:
-    told = (log, "fixed-price:price=2", *USUAL, "--propensity", "chance", "--json")
-    assert "--discrete true, false or COLUMN" in json.loads(run(*told))["findings"][0]["text"]
-    said = json.loads(run(*told, "--discrete", "false", "--family", "linear"))
+    command = (log, "fixed-price:price=2", *USUAL, "--propensity", "chance", "--json")
+    assert "--discrete true, false or COLUMN" in json.loads(run(*command))["findings"][0]["text"]
+    said = json.loads(run(*command, "--discrete", "false", "--family", "linear"))
     assert "discrete-guessed" not in [finding["code"] for finding in said["findings"]]
-    found = evaluate(
+    result = evaluate(
         log, "fixed-price:price=2", price="rate", outcome="sold", features=["rich"], propensity="chance",
         discrete=False, family="linear",
     )  # fmt: skip
-    assert said == json.loads(found.to_json())
-    by_column = json.loads(run(*told, "--discrete", "never"))
-    assert by_column["estimates"] == json.loads(run(*told))["estimates"]
+    assert said == json.loads(result.to_json())
+    by_column = json.loads(run(*command, "--discrete", "never"))
+    assert by_column["estimates"] == json.loads(run(*command))["estimates"]
     with pytest.raises(HushpriceError, match="Only 0 of"):  # a third each, of 4 000 prices
-        run(*told, "--discrete", "True")
+        run(*command, "--discrete", "True")
 
 
 def test_a_saved_pricer(log: Path, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_errors_say_what_to_do(log: Path, words: tuple[str, ...], text: str) -> 
 @pytest.mark.skipif(not KARLAN_ZINMAN.exists(), reason="the Karlan-Zinman data are not here")
 def test_a_real_experiment() -> None:
     """Rates were randomised within risk and wave, and 7.75 was drawn in all: the estimate is plain arithmetic."""
-    told = (
+    options = (
         "--price",
         "offer4",
         "--outcome",
@@ -138,7 +138,7 @@ def test_a_real_experiment() -> None:
         "0",
         "--json",
     )
-    data = json.loads(run(KARLAN_ZINMAN, "fixed-price:price=7.75", *told))
+    data = json.loads(run(KARLAN_ZINMAN, "fixed-price:price=7.75", *options))
     table = pa.csv.read_csv(KARLAN_ZINMAN).to_pandas()
     strata = table.groupby(["risk", "wave"])
     at = table[table.offer4 == 7.75].groupby(["risk", "wave"]).applied.mean()

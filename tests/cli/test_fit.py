@@ -133,7 +133,7 @@ def test_few_rows_have_no_held_out_part(log: Path) -> None:
     ],
     ids=["features", "price", "out", "plot", "both", "segment", "categories", "sensitivity", "gap"],
 )
-def test_mistakes_are_told_and_nothing_is_written(log: Path, words: list[str], says: str) -> None:
+def test_mistakes_are_reported_and_nothing_is_written(log: Path, words: list[str], says: str) -> None:
     before = log.read_bytes()
     with pytest.raises(HushpriceError) as problem:
         CliRunner().invoke(app, [str(log), *words], catch_exceptions=False)

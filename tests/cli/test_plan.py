@@ -53,11 +53,11 @@ def test_twin_tells_its_self_check(shop: Path) -> None:
     result = run("twin", shop / "model.json", shop / "log.csv", "--out", shop / "again.twin")
     for words in ("4,000 customers", "Tenths of the price", "Segments (kind)", "as confidential as", "hushprice plan"):
         assert words in result.output
-    told = json.loads(run("twin", shop / "model.json", shop / "log.csv", "--out", shop / "a.twin", "--json").output)
-    assert told["rows"] == 4_000
-    assert told["same_rows"] is True
-    assert {c["what"] for c in told["comparisons"]} >= {"overall", "tenths of the price"}
-    assert told["findings"] == []
+    answer = json.loads(run("twin", shop / "model.json", shop / "log.csv", "--out", shop / "a.twin", "--json").output)
+    assert answer["rows"] == 4_000
+    assert answer["same_rows"] is True
+    assert {c["what"] for c in answer["comparisons"]} >= {"overall", "tenths of the price"}
+    assert answer["findings"] == []
     beyond = run("twin", shop / "model.json", shop / "log.csv", "--out", shop / "a.twin", "--prices", "1", "9")
     assert "warning The range 1 to 9 goes beyond the prices seen" in " ".join(beyond.output.split())
 
@@ -91,7 +91,7 @@ def test_twin_takes_costs_prices_and_rules(shop: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_mistakes_are_told(shop: Path, options: list[str], words: str) -> None:
+def test_mistakes_are_reported(shop: Path, options: list[str], words: str) -> None:
     result = run("twin", shop / "model.json", shop / "log.csv", "--out", shop / "bad.twin", *options)
     assert isinstance(result.exception, HushpriceError)
     assert words in str(result.exception)
@@ -108,9 +108,9 @@ def test_a_model_that_says_stop_needs_anyway(shop: Path, tmp_path: Path) -> None
     assert "must not be set from this model" in str(refused.exception)
     assert not (tmp_path / "f.twin").exists()
     assert run(*words, "--anyway").exit_code == 0
-    told = json.loads(run("plan", tmp_path / "f.twin", "etc", *SMALL, "--epsilons", "none", "--opt-out", "none",
+    answer = json.loads(run("plan", tmp_path / "f.twin", "etc", *SMALL, "--epsilons", "none", "--opt-out", "none",
                           "--out", tmp_path / "p", "--json").stdout)  # fmt: skip
-    assert told["recommendation"]["verdict"] == "stop"
+    assert answer["recommendation"]["verdict"] == "stop"
 
 
 def test_plan_writes_a_report_and_recommends(shop: Path, tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_plan_writes_a_report_and_recommends(shop: Path, tmp_path: Path) -> None
 
 def test_plan_for_machines(shop: Path, tmp_path: Path) -> None:
     words = ["plan", shop / "shop.twin", "etc", *SMALL, "--epsilons", "none", "--opt-out", "none", "--out", tmp_path]
-    told = json.loads(run(*words, "--json").stdout)
-    assert [one["option"] for one in told["options"]] == ["today's prices", "the model's prices", "etc"]
+    answer = json.loads(run(*words, "--json").stdout)
+    assert [one["option"] for one in answer["options"]] == ["today's prices", "the model's prices", "etc"]
     rows = run(*words, "--csv").stdout.splitlines()
     assert rows[0].startswith("option,kind,policy")
     assert len(rows) == 4
@@ -183,7 +183,7 @@ def test_numbers_at_the_terminal() -> None:
         numbers("--epsilons", "", (1.0,))
 
 
-def test_a_foreign_model_is_told(shop: Path) -> None:
+def test_a_foreign_model_is_reported(shop: Path) -> None:
     result = run("twin", shop / "log.csv", shop / "log.csv", "--out", shop / "x.twin")
     assert isinstance(result.exception, HushpriceError)
     assert isinstance(DemandModel.load(shop / "model.json"), DemandModel)

@@ -69,7 +69,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
 
 def _functions() -> dict[str, tuple[Any, list[str]]]:
     """Every compiled function with a parameter ``code``, and the names of its parameters."""
-    found = {}
+    functions = {}
     for module in pkgutil.iter_modules(kernels.__path__):
         home = f"hushprice.kernels.{module.name}"
         for name, function in vars(importlib.import_module(home)).items():
@@ -77,8 +77,8 @@ def _functions() -> dict[str, tuple[Any, list[str]]]:
                 continue
             parameters = list(inspect.signature(function.py_func).parameters)
             if "code" in parameters:
-                found[f"{module.name}.{name}"] = function, parameters
-    return found
+                functions[f"{module.name}.{name}"] = function, parameters
+    return functions
 
 
 FUNCTIONS = _functions()

@@ -26,8 +26,8 @@ def blocks(text: str, kind: str) -> list[str]:
 
 
 def products(text: str) -> list[Definition]:
-    found = (tomllib.loads(block)["products"] for block in blocks(text, "toml"))
-    return [Definition.of(name, plain) for part in found for name, plain in part.items()]
+    tables = (tomllib.loads(block)["products"] for block in blocks(text, "toml"))
+    return [Definition.of(name, plain) for part in tables for name, plain in part.items()]
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +55,16 @@ def test_every_command_is_answered(shop: tuple[str, dict[str, str]]) -> None:
             timeout=120,  # a new product may have to be compiled
         )
         assert answer.status_code == (201 if path == "/v1/products" else 200), (path, answer.text)
-    told = [json.loads(line) for line in SERVICE.splitlines() if line.startswith('{"')]
+    answers = [json.loads(line) for line in SERVICE.splitlines() if line.startswith('{"')]
     offer = httpx.post(
         f"{url}/v1/products/tea/offers",
         json={"context": [1.0, 0.4]},
         headers={"Authorization": f"Bearer {keys['SELLER']}"},
         timeout=120,
     )
-    assert told[0] == {"name": "cake", "created": True}
-    assert set(told[1]) == set(offer.json())
-    assert set(told[2]) == {"accepted", "known", "late"}
+    assert answers[0] == {"name": "cake", "created": True}
+    assert set(answers[1]) == set(offer.json())
+    assert set(answers[2]) == {"accepted", "known", "late"}
 
 
 def test_the_devices_example_runs(

@@ -27,15 +27,15 @@ def sessions(text: str) -> list[str]:
 
 def commands(block: str) -> list[tuple[str, str]]:
     """(command, output) of each command of a block."""
-    found: list[tuple[list[str], list[str]]] = []
+    blocks: list[tuple[list[str], list[str]]] = []
     for line in block.splitlines():
         if line.startswith("$ "):
-            found.append(([line[2:]], []))
-        elif line.startswith("> ") and not found[-1][1]:
-            found[-1][0].append(line[2:])
+            blocks.append(([line[2:]], []))
+        elif line.startswith("> ") and not blocks[-1][1]:
+            blocks[-1][0].append(line[2:])
         else:
-            found[-1][1].append(line)
-    return [("\n".join(typed), "\n".join(told).strip("\n")) for typed, told in found]
+            blocks[-1][1].append(line)
+    return [("\n".join(typed), "\n".join(printed).strip("\n")) for typed, printed in blocks]
 
 
 def run(command: str, folder: Path) -> str:
@@ -58,13 +58,13 @@ def test_the_tutorial_prints_what_it_says(tmp_path: Path) -> None:
     (tmp_path / KARLAN_ZINMAN.name).symlink_to(KARLAN_ZINMAN)
     text = TUTORIAL.read_text(encoding="utf-8")
     for block in sessions(text):
-        for command, told in commands(block):
+        for command, printed in commands(block):
             if command.startswith("hushprice plan"):  # minutes: run short, and not compared
-                assert "Widen the price experiment" in told
+                assert "Widen the price experiment" in printed
                 run(command + SHORT, tmp_path)
                 assert (tmp_path / "plan" / "report.html").stat().st_size > 10_000
             else:
-                assert run(command, tmp_path) == told, command
+                assert run(command, tmp_path) == printed, command
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
     (tmp_path / "tutorial.py").write_text(code, encoding="utf-8")
     run(f"{sys.executable} tutorial.py", tmp_path)
@@ -81,9 +81,9 @@ def rewrite(folder: Path) -> None:
             typed = command.splitlines()
             lines += [f"$ {typed[0]}", *(f"> {line}" for line in typed[1:])]
             began = time.perf_counter()
-            told = run(command, folder)
+            printed = run(command, folder)
             print(f"{time.perf_counter() - began:.0f} s: {typed[0]}", flush=True)
-            lines += [told] if told else []
+            lines += [printed] if printed else []
         text = text.replace(block, "\n".join(lines) + "\n")
     TUTORIAL.write_text(text, encoding="utf-8")
 

@@ -190,7 +190,7 @@ def test_records_of_weight_zero_are_no_records(rng: np.random.Generator) -> None
         fit("logistic", x, y, weights=np.zeros(40))
 
 
-def test_nearly_parallel_columns_are_told_apart() -> None:
+def test_nearly_parallel_columns_are_distinguished() -> None:
     x = np.column_stack([np.ones(50), 1e9 + np.arange(50.0)])
     ours = fit("linear", x, np.arange(50.0))
     assert ours.rank == 2

@@ -130,10 +130,10 @@ def test_estimates_are_the_formulas() -> None:
     def target(z: Array) -> Array:
         return np.asarray(1.0 + 0.5 * z[:, 0])
 
-    found = evaluate(log, target, bandwidth=0.2, cost=0.25)
+    result = evaluate(log, target, bandwidth=0.2, cost=0.25)
     t, h, n = target(z), 0.2, len(p)
     w = np.array([3.0 * 0.75 * max(1 - ((p[i] - t[i]) / h) ** 2, 0) / h for i in range(n)])  # all targets inside
-    ips = found.estimates["kernel IPS"]
+    ips = result.estimates["kernel IPS"]
     terms = (t - 0.25) * y * w
     assert ips.value == pytest.approx(terms.mean())
     assert ips.se == pytest.approx(stats.sem(terms))
@@ -141,11 +141,11 @@ def test_estimates_are_the_formulas() -> None:
     assert ips.difference == pytest.approx(terms.mean() - ((p - 0.25) * y).mean())
     assert ips.difference_se == pytest.approx(stats.sem(terms - (p - 0.25) * y))
     hajek = terms.sum() / w.sum()
-    normalised = found.estimates["self-normalised"]
+    normalised = result.estimates["self-normalised"]
     assert normalised.value == pytest.approx(hajek)
     assert normalised.se == pytest.approx(stats.sem((terms - hajek * w) / w.mean()))
-    assert found.logged.value == pytest.approx(((p - 0.25) * y).mean())
-    assert found.mean_weight == pytest.approx(w.mean())
+    assert result.logged.value == pytest.approx(((p - 0.25) * y).mean())
+    assert result.mean_weight == pytest.approx(w.mean())
 
     fold = np.random.default_rng(0).permutation(n) % 5
     x = np.hstack([z, -p[:, None] * z])
@@ -155,17 +155,17 @@ def test_estimates_are_the_formulas() -> None:
         model[fold == k] = fit.predict(x[fold == k])
         plan[fold == k] = fit.predict(np.hstack([z, -t[:, None] * z])[fold == k])
     robust = (t - 0.25) * (plan + w * (y - model))
-    assert found.best.value == pytest.approx(robust.mean(), rel=1e-7)
-    assert found.best.se == pytest.approx(stats.sem(robust), rel=1e-7)
+    assert result.best.value == pytest.approx(robust.mean(), rel=1e-7)
+    assert result.best.se == pytest.approx(stats.sem(robust), rel=1e-7)
 
 
 def test_random_targets_take_no_kernel() -> None:
     log = even_log(1_500)
     p, y = log["price"], log["outcome"]
-    found = evaluate(log, "random-price", prices=(1.0, 2.0))
-    assert found.estimates["kernel IPS"].value == pytest.approx((p * y * ((p >= 1) & (p <= 2)) * 3.0).mean())
+    result = evaluate(log, "random-price", prices=(1.0, 2.0))
+    assert result.estimates["kernel IPS"].value == pytest.approx((p * y * ((p >= 1) & (p <= 2)) * 3.0).mean())
     same = evaluate(log, RandomPrice(family=Logistic(), dim=2, prices=(1.0, 2.0)))
-    assert same.estimates["kernel IPS"].value == found.estimates["kernel IPS"].value
+    assert same.estimates["kernel IPS"].value == result.estimates["kernel IPS"].value
     demand = cross_fit("logistic", np.column_stack([log["z0"], log["z1"]]), p, y, np.ones(1_500, dtype=bool))
 
     def at(t: float) -> Array:
@@ -173,7 +173,7 @@ def test_random_targets_take_no_kernel() -> None:
 
     mean = integrate.quad_vec(at, 1.0, 2.0)[0]
     w = 3.0 * ((p >= 1) & (p <= 2))
-    assert found.best.value == pytest.approx((mean + w * p * (y - demand.at(p))).mean())
+    assert result.best.value == pytest.approx((mean + w * p * (y - demand.at(p))).mean())
 
 
 def test_the_error_of_a_difference_knows_who_is_in_both_means() -> None:
@@ -197,9 +197,9 @@ def test_exact_matches_on_a_ladder() -> None:
     y = (rng.random(2_000) < 0.9 - 0.2 * p) * 1.0
     chance = np.select([p == 1, p == 2], [0.5, 0.3], 0.2)
     log = {"price": p, "outcome": y, "propensity": chance, "discrete": np.ones(2_000, dtype=bool)}
-    found = evaluate(log, "fixed-price:price=2")
-    assert found.estimates["kernel IPS"].value == pytest.approx((2.0 * y * (p == 2) / 0.3).mean())
-    assert found.estimates["self-normalised"].value == pytest.approx(2.0 * y[p == 2].mean())
+    result = evaluate(log, "fixed-price:price=2")
+    assert result.estimates["kernel IPS"].value == pytest.approx((2.0 * y * (p == 2) / 0.3).mean())
+    assert result.estimates["self-normalised"].value == pytest.approx(2.0 * y[p == 2].mean())
     between = evaluate(log, "fixed-price:price=2.25", bandwidth=0)
     w = 0.75 * (p == 2) / 0.3 + 0.25 * (p == 3) / 0.2
     assert between.estimates["kernel IPS"].value == pytest.approx((2.25 * y * w).mean())
@@ -270,19 +270,19 @@ def test_no_interval_from_nothing(influence: Array, effective: float) -> None:
 def test_only_propensities_and_a_good_model_set_it_right() -> None:
     """Customers who buy more were quoted more, and demand is no GLM: naive means and the model alone are wrong."""
     world = worlds.World(name="wrong", rows=60_000, dim=2, draw=worlds.steered, kinked=True)
-    log, told = world.log(3)
+    log, options = world.log(3)
     price = 2.3
     aim = worlds.fixed(price)
     value, _ = worlds.truth(world, aim)
-    found = evaluate(log, aim.policy, **told)
+    result = evaluate(log, aim.policy, **options)
     near = np.abs(log["price"] - price) < 0.2
     naive = price * log["outcome"][near]
     assert abs(naive.mean() - value) > 5 * stats.sem(naive)
     z = np.column_stack([log["z0"], log["z1"]])
     model = price * cross_fit("logistic", z, log["price"], log["outcome"], np.ones(len(z), dtype=bool)).at(price)
-    assert abs(model.mean() - value) > 4 * found.best.se
-    assert abs(found.best.value - value) < 3 * found.best.se
-    assert abs(found.estimates["self-normalised"].value - value) < 3 * found.estimates["self-normalised"].se
+    assert abs(model.mean() - value) > 4 * result.best.se
+    assert abs(result.best.value - value) < 3 * result.best.se
+    assert abs(result.estimates["self-normalised"].value - value) < 3 * result.estimates["self-normalised"].se
 
 
 # -- propensities ----------------------------------------------------------------------------------------------
@@ -293,12 +293,12 @@ def test_rows_that_cannot_be_used_are_counted() -> None:
     log["propensity"][:100] = np.nan
     log["discrete"][100:300], log["propensity"][100:300] = True, 1.0
     log["outcome"][300:310] = np.nan
-    found = evaluate(log, "fixed-price:price=1.5")
-    assert (found.rows, found.used) == (1_000, 690)
-    assert list(found.left_out.values()) == [10, 100, 200]
-    assert "not-random" in codes(found)
-    kept = np.r_[0:300, 310:1000]
-    assert found.logged.value == pytest.approx((log["price"] * log["outcome"])[kept].mean())  # of everyone
+    result = evaluate(log, "fixed-price:price=1.5")
+    assert (result.rows, result.used) == (1_000, 690)
+    assert list(result.left_out.values()) == [10, 100, 200]
+    assert "not-random" in codes(result)
+    randomised = np.r_[0:300, 310:1000]
+    assert result.logged.value == pytest.approx((log["price"] * log["outcome"])[randomised].mean())  # of everyone
 
 
 @pytest.mark.parametrize("chosen", ["above", "outside"])
@@ -357,17 +357,17 @@ def test_wrong_propensities_are_noticed() -> None:
     assert "weights-off" in codes(evaluate(log, "fixed-price:price=1.5"))
 
 
-def test_ladders_are_told_from_prices_of_ones_own() -> None:
+def test_ladders_are_distinguished_from_prices_of_ones_own() -> None:
     rng = np.random.default_rng(6)
     grid = rng.choice([1.0, 2.0, 3.0, 4.0], size=400)
     own = rng.uniform(1, 4, 400)  # each customer's price plus or minus something
     price = np.concatenate([grid, own, rng.choice([1.0, 5.0], size=400)])
     value = np.concatenate([np.full(400, 0.25), np.full(400, 0.5), np.full(400, 0.5)])
     groups = np.repeat([0, 0, 1], 400)
-    found = likely.logged(price, value, np.ones(1_200, dtype=bool), groups)
-    assert [len(s.rows) for s in found.supports] == [400, 400]
-    assert found.left_out == {likely.OWN_LADDER: 400}
-    assert not found.used[400:800].any()
+    selection = likely.logged(price, value, np.ones(1_200, dtype=bool), groups)
+    assert [len(s.rows) for s in selection.supports] == [400, 400]
+    assert selection.left_out == {likely.OWN_LADDER: 400}
+    assert not selection.used[400:800].any()
 
 
 def test_prices_cut_off_at_the_end_of_a_range_stay() -> None:
@@ -377,10 +377,10 @@ def test_prices_cut_off_at_the_end_of_a_range_stay() -> None:
     ends = (p == 0.0) | (p == 3.0)
     value = np.where(ends, stats.norm.sf(1.5), stats.norm.pdf(p, 1.5, 1.0))
     y = (rng.random(20_000) < 0.8 - 0.2 * p) * 1.0
-    found = evaluate({"price": p, "outcome": y, "propensity": value, "discrete": ends}, "fixed-price:price=2")
-    assert found.used == 20_000
-    assert "weights-off" not in codes(found)
-    assert abs(found.best.value - 0.8) < 3 * found.best.se
+    result = evaluate({"price": p, "outcome": y, "propensity": value, "discrete": ends}, "fixed-price:price=2")
+    assert result.used == 20_000
+    assert "weights-off" not in codes(result)
+    assert abs(result.best.value - 0.8) < 3 * result.best.se
 
 
 def test_other_prices_beyond_a_range_are_not_cut_off() -> None:
@@ -388,27 +388,27 @@ def test_other_prices_beyond_a_range_are_not_cut_off() -> None:
     rng = np.random.default_rng(14)
     price = np.concatenate([rng.uniform(1, 2, 300), rng.uniform(2.5, 3, 300)])
     value = np.concatenate([np.ones(300), np.full(300, 0.5)])
-    found = likely.logged(price, value, value < 1, np.zeros(600, dtype=int))
-    assert found.left_out == {likely.OWN_LADDER: 300}
-    assert found.used.tolist() == [True] * 300 + [False] * 300
+    selection = likely.logged(price, value, value < 1, np.zeros(600, dtype=int))
+    assert selection.left_out == {likely.OWN_LADDER: 300}
+    assert selection.used.tolist() == [True] * 300 + [False] * 300
 
 
 def test_strata_need_rows_and_prices() -> None:
     log = even_log(1_000)
     log["group"] = np.array(["a"] * 900 + ["b"] * 40 + ["c"] * 60)
     log["price"][940:] = 1.0
-    found = evaluate(log, "fixed-price:price=1.5", randomised_within=["group"])
-    assert found.left_out == {likely.SMALL: 40, likely.CERTAIN: 60}
-    assert {"small-strata", "not-random"} <= codes(found)
-    assert "kernel densities" in found.propensities
+    result = evaluate(log, "fixed-price:price=1.5", randomised_within=["group"])
+    assert result.left_out == {likely.SMALL: 40, likely.CERTAIN: 60}
+    assert {"small-strata", "not-random"} <= codes(result)
+    assert "kernel densities" in result.propensities
 
 
-def test_the_kind_of_propensity_is_guessed_and_told() -> None:
+def test_the_kind_of_propensity_is_guessed_and_reported() -> None:
     log = even_log(800)
     del log["discrete"]
-    found = evaluate(log, "fixed-price:price=1.5")
-    assert "discrete-guessed" in codes(found)
-    assert found.best == evaluate(log, "fixed-price:price=1.5", discrete=False).best
+    result = evaluate(log, "fixed-price:price=1.5")
+    assert "discrete-guessed" in codes(result)
+    assert result.best == evaluate(log, "fixed-price:price=1.5", discrete=False).best
 
 
 def test_logs_of_a_simulation() -> None:
@@ -416,12 +416,12 @@ def test_logs_of_a_simulation() -> None:
     market = markets.s1(dim=2)
     policy = policies.build("etc", family=Logistic(), dim=2, prices=market.prices, horizon=20_000)
     log = record(policy, market, horizon=20_000, seed=2)
-    found = evaluate(log, "fixed-price:price=1.5")
+    result = evaluate(log, "fixed-price:price=1.5")
     explored = int((~log["discrete"].to_numpy()).sum())
-    assert found.used == explored < 20_000
-    assert found.left_out == {likely.CERTAIN: 20_000 - explored}
+    assert result.used == explored < 20_000
+    assert result.left_out == {likely.CERTAIN: 20_000 - explored}
     truth, _ = worlds.truth(LOGISTIC, worlds.fixed(1.5), 200_000)
-    assert abs(found.best.value - truth) < 3.5 * found.best.se
+    assert abs(result.best.value - truth) < 3.5 * result.best.se
     semi = policies.build("semi-myopic", family=Logistic(), dim=2, prices=market.prices)
     assert evaluate(record(semi, market, horizon=3_000), "fixed-price:price=1.5", bandwidth=1.0).left_out
 
@@ -453,12 +453,12 @@ def unwarned(log: pa.Table) -> tuple[int, int]:
     count = wrong = 0
     for price in (0.5, 1.0, 1.5, 2.5):
         try:
-            found = evaluate(log, f"fixed-price:price={price}")
+            result = evaluate(log, f"fixed-price:price={price}")
         except InvalidInput:
             continue
-        if all(finding.severity == "note" for finding in found.findings):
+        if all(finding.severity == "note" for finding in result.findings):
             truth = truth_at(price)
-            for one in found.estimates.values():
+            for one in result.estimates.values():
                 count += 1
                 wrong += not one.interval[0] <= truth <= one.interval[1]
     return count, wrong
@@ -495,7 +495,7 @@ def test_a_ladder_with_a_largest_step_is_refused(name: str) -> None:
         evaluate(logged_by(name, "ladder and step", 3), "fixed-price:price=1.5")
 
 
-def test_a_log_kept_as_csv(tmp_path: Path) -> None:
+def test_a_log_stored_as_csv(tmp_path: Path) -> None:
     market = markets.s1(dim=2)
     policy = policies.build("mle-cycle", family="logistic", dim=2, prices=market.prices)
     log = record(policy, market, horizon=3_000)
@@ -532,9 +532,9 @@ def test_a_demand_model_quotes_its_best_price(tmp_path: Path) -> None:
     frame["outcome"] = sold
     best = model.optimal_price(frame, prices=(0, 3), cost=0.5)
     model.save(tmp_path / "model.json")
-    found = evaluate(frame, tmp_path / "model.json", uniform=(0, 3), prices=(0, 3), cost=0.5)
+    result = evaluate(frame, tmp_path / "model.json", uniform=(0, 3), prices=(0, 3), cost=0.5)
     same = evaluate(frame, best, uniform=(0, 3), cost=0.5, model=model)
-    assert found.best.value == pytest.approx(same.best.value)
+    assert result.best.value == pytest.approx(same.best.value)
     with pytest.raises(InvalidInput, match="not fitted yet"):
         evaluate(frame, DemandModel(price="price"), uniform=(0, 3))
 
@@ -566,10 +566,10 @@ def test_pricers_of_every_kind(name: str) -> None:
     for z in market.draw(rng, 150):
         offer = pricer.offer(z)
         pricer.observe(offer, market.family.sample(z @ market.alpha - z @ market.beta * offer.price, rng))
-    found = evaluate(log, pricer)
+    result = evaluate(log, pricer)
     fixed = pricer.params.phase in (Phase.EXPLOIT, Phase.INDEX, Phase.EXPLORE)
-    assert ("drawn" in codes(found)) is not fixed
-    assert evaluate(log, pricer).estimates == found.estimates
+    assert ("drawn" in codes(result)) is not fixed
+    assert evaluate(log, pricer).estimates == result.estimates
 
 
 @pytest.mark.parametrize(
@@ -608,22 +608,22 @@ def test_known_policies_are_named_once() -> None:
 # -- findings, input, output -----------------------------------------------------------------------------------
 
 
-def test_no_overlap_is_told_with_its_share() -> None:
+def test_no_overlap_is_reported_with_its_share() -> None:
     log = even_log(2_000)
     z = np.column_stack([log["z0"], log["z1"]])
     target = np.where(z[:, 0] > np.median(z[:, 0]), 4.0, 1.5)
-    found = evaluate(log, target)
-    assert "no-overlap" in codes(found)
-    assert "(50.0%)" in next(f.text for f in found.findings if f.code == "no-overlap")
+    result = evaluate(log, target)
+    assert "no-overlap" in codes(result)
+    assert "(50.0%)" in next(f.text for f in result.findings if f.code == "no-overlap")
     inside = target == 1.5
     alone = evaluate({name: column[inside] for name, column in log.items()}, "fixed-price:price=1.5", bandwidth=0.2)
     part = evaluate(log, target, bandwidth=0.2).estimates["kernel IPS"]
     assert part.value == pytest.approx(alone.estimates["kernel IPS"].value)
     assert part.difference == pytest.approx(alone.estimates["kernel IPS"].difference)
-    assert found.best.customers == 2_000
+    assert result.best.customers == 2_000
 
 
-def test_a_low_effective_sample_size_is_told() -> None:
+def test_a_low_effective_sample_size_is_reported() -> None:
     assert "low-effective" in codes(evaluate(even_log(500), "fixed-price:price=1.5"))
     assert "low-effective" not in codes(evaluate(even_log(8_000), "fixed-price:price=1.5"))
 
@@ -631,23 +631,23 @@ def test_a_low_effective_sample_size_is_told() -> None:
 def test_half_a_bandwidth_may_hold_nobody() -> None:
     price = np.concatenate([np.linspace(0.0, 1.4, 50), np.linspace(1.6, 3.0, 50)])
     log = {"price": price, "outcome": (price < 1.55) * 1.0}
-    found = evaluate(log, "fixed-price:price=1.5", uniform=(0, 3), bandwidth=0.15)
-    narrow = found.sensitivity[0.075]
+    result = evaluate(log, "fixed-price:price=1.5", uniform=(0, 3), bandwidth=0.15)
+    narrow = result.sensitivity[0.075]
     assert narrow["kernel IPS"].value == 0.0
     assert np.isnan(narrow["self-normalised"].value)
-    assert json.loads(found.to_json())["sensitivity"][1]["value"] is None
-    assert "low-effective" in codes(found)
+    assert json.loads(result.to_json())["sensitivity"][1]["value"] is None
+    assert "low-effective" in codes(result)
 
 
-def test_a_bend_near_the_target_is_told() -> None:
+def test_a_bend_near_the_target_is_reported() -> None:
     rng = np.random.default_rng(9)
     p = rng.uniform(0, 3, 20_000)
     y = (rng.random(20_000) < np.where(np.abs(p - 1.5) < 0.1, 0.95, 0.05)) * 1.0
-    found = evaluate({"price": p, "outcome": y}, "fixed-price:price=1.5", uniform=(0, 3))
-    assert {"bandwidth", "no-features"} <= codes(found)
-    widths = list(found.sensitivity)
-    assert widths == [found.bandwidth / 2, found.bandwidth, 2 * found.bandwidth]
-    assert abs(found.best.value - 1.425) < 3 * found.best.se
+    result = evaluate({"price": p, "outcome": y}, "fixed-price:price=1.5", uniform=(0, 3))
+    assert {"bandwidth", "no-features"} <= codes(result)
+    widths = list(result.sensitivity)
+    assert widths == [result.bandwidth / 2, result.bandwidth, 2 * result.bandwidth]
+    assert abs(result.best.value - 1.425) < 3 * result.best.se
 
 
 def test_frames_of_all_kinds_give_the_same() -> None:
@@ -678,40 +678,40 @@ def test_worth_reaches_every_amount() -> None:
         for name in ("value", "se", "interval", "difference", "difference_se", "difference_interval"):
             assert getattr(other, name) == pytest.approx(1_000 * np.array(getattr(one, name)))
     small, large = (
-        [float(f.text.split("changes by ")[1].split(",")[0]) for f in found.findings if f.code == "bandwidth"]
-        for found in (plain, paid)
+        [float(f.text.split("changes by ")[1].split(",")[0]) for f in result.findings if f.code == "bandwidth"]
+        for result in (plain, paid)
     )
     assert small
     assert large == pytest.approx([1_000 * change for change in small], rel=0.01)
 
 
 def test_an_evaluation_prints_as_a_table_with_the_answer() -> None:
-    found = evaluate(even_log(600), "fixed-price:price=1.5")
-    lines = str(found).splitlines()
+    result = evaluate(even_log(600), "fixed-price:price=1.5")
+    lines = str(result).splitlines()
     assert lines[0] == "fixed-price:price=1.5, from 600 of 600 rows (logged propensities)"
     assert lines[1].split() == ["estimate", "95%", "interval", "effective", "more", "than", "logged"]
     names = ["logged prices", "kernel IPS", "self-normalised", "doubly robust"]
     assert [line.split("  ")[0] for line in lines[2:6]] == names
     assert any(line.startswith("warning The effective sample size") for line in lines)
-    assert found.in_words() in " ".join(" ".join(lines).split())
+    assert result.in_words() in " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 100
 
 
-def test_an_interval_that_is_not_known_is_told_so() -> None:
+def test_an_interval_that_is_not_known_is_reported_so() -> None:
     p = np.concatenate([np.linspace(0.0, 0.9, 99), [1.5]])
     log = {"price": p, "outcome": (p < 0.5) * 1.0}
-    found = evaluate(log, "fixed-price:price=1.5", uniform=(0, 3), bandwidth=0.1)
-    assert found.best.effective == pytest.approx(1.0)
-    assert found.best.interval == (-np.inf, np.inf)
-    assert all(np.isnan([one.se, one.difference_se]).all() for one in found.estimates.values())  # once 0 of one row
-    assert "(95%: not known)" in found.in_words()
-    assert "could be anything." in found.in_words()
-    assert json.loads(found.to_json())["estimates"][2]["low"] is None
+    result = evaluate(log, "fixed-price:price=1.5", uniform=(0, 3), bandwidth=0.1)
+    assert result.best.effective == pytest.approx(1.0)
+    assert result.best.interval == (-np.inf, np.inf)
+    assert all(np.isnan([one.se, one.difference_se]).all() for one in result.estimates.values())  # once 0 of one row
+    assert "(95%: not known)" in result.in_words()
+    assert "could be anything." in result.in_words()
+    assert json.loads(result.to_json())["estimates"][2]["low"] is None
 
 
 def test_plain_output() -> None:
-    found = evaluate(even_log(600), "fixed-price:price=1.5")
-    data = json.loads(found.to_json())
+    result = evaluate(even_log(600), "fixed-price:price=1.5")
+    data = json.loads(result.to_json())
     assert [row["estimator"] for row in data["estimates"]] == ["kernel IPS", "self-normalised", "doubly robust"]
     assert data["estimates"][2]["low"] < data["estimates"][2]["value"] < data["estimates"][2]["high"]
     assert len(data["sensitivity"]) == 9
@@ -772,9 +772,9 @@ def test_the_best_prices_by_a_model_meet_the_rules() -> None:
     model = hp.fit(log, price="price", outcome="outcome", features=["kind"])
     rules = hp.Rules(ladder=(1.1, 1.9, 2.7), segments=("few", "many"), ranges={"few": (1.0, 1.5)})
     options: dict[str, Any] = {"uniform": (1, 3), "model": model, "rules": rules, "segment": "kind", "prices": (1, 3)}
-    found = evaluate(log, model, **options)
+    result = evaluate(log, model, **options)
     by_hand = evaluate(log, np.where(kind == "few", 1.1, 1.9), uniform=(1, 3), model=model, segment="kind")
-    assert found.best.value == pytest.approx(by_hand.best.value)
+    assert result.best.value == pytest.approx(by_hand.best.value)
     with pytest.raises(hp.InvalidInput, match="name its column"):
         evaluate(log, model, **{**options, "segment": None})
     with pytest.raises(hp.InvalidInput, match="Rules are for"):

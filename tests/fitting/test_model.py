@@ -453,7 +453,7 @@ def test_unidentified_models_and_arrays_come_back_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(DemandModel.load(array.save(tmp_path / "two.json")).predict(X), array.predict(X))
 
 
-def test_weights_are_told_by_their_column(tmp_path: Path) -> None:
+def test_weights_come_from_their_column(tmp_path: Path) -> None:
     frame = quotes("poisson", 500)
     model = fit(frame, price="price", outcome="y", features=["age"], weights="weight")
     assert (model.weights_, model.weight_) == ("weight", frame["weight"].sum())

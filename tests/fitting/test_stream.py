@@ -238,7 +238,7 @@ def separated(kind: str) -> tuple[dict[str, Any], str]:
 
 
 @pytest.mark.parametrize("kind", ["threshold", "level", "rare level", "poisson", "all"])
-def test_separable_records_are_found_out_and_fitted_with_a_ridge(kind: str) -> None:
+def test_separable_records_are_detected_and_fitted_with_a_ridge(kind: str) -> None:
     data, family = separated(kind)
     fit = stream_fit(Design.of(look(data)), family)
     assert fit.separable

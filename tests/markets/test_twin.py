@@ -143,7 +143,7 @@ def codes(made: Twin) -> list[str]:
     return [f.code for f in made.findings]
 
 
-def test_prices_beyond_those_seen_are_found() -> None:
+def test_prices_beyond_those_seen_are_detected() -> None:
     assert "extrapolation" in codes(twin(MODEL, LOG, prices=(0.5, 9.0)))
     assert not TWIN.findings
 
@@ -172,7 +172,7 @@ def today_finding(**options: Any) -> Finding | None:
     return next((f for f in twin(MODEL, LOG, **options).findings if f.code == "today-not-allowed"), None)
 
 
-def test_todays_prices_that_are_not_allowed_are_found() -> None:
+def test_todays_prices_that_are_not_allowed_are_detected() -> None:
     assert today_finding(today=3.0, prices=(0.5, 3.0)) is None
     assert today_finding(today=0.1 + 0.2, prices=(0.1, 0.3)) is None  # but for rounding
     ladder = Rules(ladder=(1.0, 2.0, 3.0))
@@ -476,7 +476,7 @@ def test_counts_that_scatter_more_than_poisson_fail_on_spread() -> None:
     assert check.spread_seen > 1.2 * check.spread_drawn
 
 
-def test_a_little_more_scatter_than_poisson_is_found() -> None:
+def test_a_little_more_scatter_than_poisson_is_detected() -> None:
     """Gamma-Poisson counts with variance mu + 0.15 mu^2: detected in most of 20 logs (power 0.99 or so each)."""
     failures = 0
     for seed in range(20):

@@ -49,8 +49,8 @@ def made(paper: Paper) -> dict[str, Made]:
     """Every item, of invented results."""
     everything = {}
     for item in paper.items.values():
-        found = [(cell, invented(cell, factor=len(cell.label))) for cell in paper.cells(item)]
-        everything[item.name] = paper.make(item, found)
+        results = [(cell, invented(cell, factor=len(cell.label))) for cell in paper.cells(item)]
+        everything[item.name] = paper.make(item, results)
     return everything
 
 
@@ -105,13 +105,13 @@ def test_quick_is_part_of_full(paper: Paper) -> None:
 
 
 def test_published_numbers_are_the_papers(paper: Paper) -> None:
-    told = {(entry["item"], entry["what"]): entry["paper"] for entry in paper.numbers}
-    assert told["unknown-table", "mean regret, ETC-Doubling, d = 25"] == "4679.2"
-    assert told["unknown-table", "seconds, Semi-Myopic, modified, d = 25"] == "1218.1"
-    assert told["unknown-table", "sd of regret, MLE-Cycle, modified, d = 4"] == "471.9"
-    assert told["loan-regret", "mean regret, Approx, epsilon = 1"] == "15930.78"
-    assert sum(key[0] == "unknown-table" for key in told) == 15 * 4 + 2
-    assert sum(key[1].startswith("mean regret") for key in told if key[0] == "loan-regret") == 8
+    published = {(entry["item"], entry["what"]): entry["paper"] for entry in paper.numbers}
+    assert published["unknown-table", "mean regret, ETC-Doubling, d = 25"] == "4679.2"
+    assert published["unknown-table", "seconds, Semi-Myopic, modified, d = 25"] == "1218.1"
+    assert published["unknown-table", "sd of regret, MLE-Cycle, modified, d = 4"] == "471.9"
+    assert published["loan-regret", "mean regret, Approx, epsilon = 1"] == "15930.78"
+    assert sum(key[0] == "unknown-table" for key in published) == 15 * 4 + 2
+    assert sum(key[1].startswith("mean regret") for key in published if key[0] == "loan-regret") == 8
 
 
 def test_every_item_can_be_made(made: dict[str, Made], paper: Paper) -> None:
@@ -132,35 +132,35 @@ def test_every_item_can_be_made(made: dict[str, Made], paper: Paper) -> None:
 
 def test_verdicts_on_invented_results(made: dict[str, Made]) -> None:
     """The invented regrets grow like sqrt(d T log T), so that slopes are known."""
-    told = {(v.item, v.what): v for one in made.values() for v in one.verdicts}
-    slope = told["etc-s1", "slope in T"]
+    verdicts = {(v.item, v.what): v for one in made.values() for v in one.verdicts}
+    slope = verdicts["etc-s1", "slope in T"]
     assert float(slope.ours) == pytest.approx(0.5, abs=0.02)
     assert slope.verdict == "close"  # 0.50 next to 0.49, with hardly any noise
     assert slope.replications == 40
-    ratio = told["supcb-s1", "regret, times ETC's (width 0.01)"]
+    ratio = verdicts["supcb-s1", "regret, times ETC's (width 0.01)"]
     assert float(ratio.ours) == pytest.approx(17 / 3, rel=0.02)  # the lengths of the labels
     assert ratio.verdict == "differs"
     assert ratio.why
     assert ratio.value == pytest.approx(17 / 3, rel=0.02)
-    faster = told["unknown-table", "seconds, ETC-Doubling, d = 1"]
+    faster = verdicts["unknown-table", "seconds, ETC-Doubling, d = 1"]
     assert faster.verdict == "faster"
     assert faster.why.startswith("113 times")  # 58.2 s over 0.49 to 0.54 s
-    assert told["unknown-s1-boxes", "ETC-Doubling has lower regret than MLE-Cycle, modified"].verdict == "holds"
-    assert told["ldp-s1", "lower regret at epsilon = 4 than at 1"].verdict == "open"  # labels as long: the same
-    assert told["etc-s2", "optimal price in S2"].verdict == "agrees"
-    prices = told["etc-s1", "optimal prices in S1 lie in this range"]
+    assert verdicts["unknown-s1-boxes", "ETC-Doubling has lower regret than MLE-Cycle, modified"].verdict == "holds"
+    assert verdicts["ldp-s1", "lower regret at epsilon = 4 than at 1"].verdict == "open"  # labels as long: the same
+    assert verdicts["etc-s2", "optimal price in S2"].verdict == "agrees"
+    prices = verdicts["etc-s1", "optimal prices in S1 lie in this range"]
     assert (prices.ours, prices.verdict) == ("1.340 to 1.810", "holds")
-    assert told["etc-s1", "regret grows with d"].verdict == "holds"
-    assert told["etc-s1", "regret grows slower than T"].ours == "in 30 of 30 cells"
-    assert told["unknown-table", "sd of seconds, ETC-Doubling, d = 1"].verdict == "not judged"
-    assert told["unknown-table", "sd of regret, ETC-Doubling, d = 1"].verdict == "too few"
+    assert verdicts["etc-s1", "regret grows with d"].verdict == "holds"
+    assert verdicts["etc-s1", "regret grows slower than T"].ours == "in 30 of 30 cells"
+    assert verdicts["unknown-table", "sd of seconds, ETC-Doubling, d = 1"].verdict == "not judged"
+    assert verdicts["unknown-table", "sd of regret, ETC-Doubling, d = 1"].verdict == "too few"
 
 
 def test_theta_of_the_stand_in_is_recovered(made: dict[str, Made]) -> None:
     """Ten coefficients within three standard errors (fixed data; each would fail by chance once in 370)."""
-    told = made["loan-fit"].verdicts
-    assert len(told) == 10
-    assert {verdict.verdict for verdict in told} == {"agrees"}
+    verdicts = made["loan-fit"].verdicts
+    assert len(verdicts) == 10
+    assert {verdict.verdict for verdict in verdicts} == {"agrees"}
 
 
 def test_the_jackknife_is_the_usual_standard_error() -> None:
@@ -249,22 +249,22 @@ def test_a_claim_that_is_reversed_fails(paper: Paper) -> None:
     claim = next(e for e in paper.published["claims"] if e["what"] == "lower regret at epsilon = 4 than at 1")
     cells = [c for c in paper.cells(paper.items["ldp-s1"]) if c.label in ("epsilon = 1", "epsilon = 4")]
 
-    def told(worst: float) -> Any:
+    def judged(worst: float) -> Any:
         factors = {cell.key: 0.5 if cell.label == "epsilon = 4" else 1.0 for cell in cells}
         last = next(cell for cell in reversed(cells) if cell.label == "epsilon = 4")
         factors[last.key] = worst
         return claim_verdict(claim, [(cell, invented(cell, factor=factors[cell.key])) for cell in cells])
 
-    assert (told(0.5).verdict, told(0.5).ours) == ("holds", "in 20 of 20 cells")
-    assert (told(1.5).verdict, told(1.5).ours) == ("fails", "in 19 of 20 cells")
-    assert told(1.5).why.startswith("Beyond chance the other way: 1.")
+    assert (judged(0.5).verdict, judged(0.5).ours) == ("holds", "in 20 of 20 cells")
+    assert (judged(1.5).verdict, judged(1.5).ours) == ("fails", "in 19 of 20 cells")
+    assert judged(1.5).why.startswith("Beyond chance the other way: 1.")
 
 
-def test_regret_that_falls_with_d_is_told(paper: Paper) -> None:
+def test_regret_that_falls_with_d_fails_its_claim(paper: Paper) -> None:
     entry = next(e for e in paper.published["growth"] if e["item"] == "etc-s1")
     cells = paper.cells(paper.items["etc-s1"])
-    found = [(cell, invented(cell, factor=1.0 / cell.work.market.dim)) for cell in cells]
-    grows, slower = growth_verdicts(entry, found)
+    results = [(cell, invented(cell, factor=1.0 / cell.work.market.dim)) for cell in cells]
+    grows, slower = growth_verdicts(entry, results)
     assert grows is not None
     assert slower is not None
     assert (grows.verdict, slower.verdict) == ("fails", "holds")
@@ -275,14 +275,14 @@ def test_a_range_is_judged_cell_by_cell(paper: Paper) -> None:
     labels = {"ETC-Doubling": 0.93, "MLE-Cycle, modified": 1.0}
     cells = [c for c in paper.cells(paper.items["unknown-s1-boxes"]) if c.label in labels and c.run == "unknown"]
 
-    def told(factor: float) -> Any:
+    def judged(factor: float) -> Any:
         factors = labels | {"ETC-Doubling": factor}
         return number_verdict(entry, [(cell, invented(cell, factor=factors[cell.label])) for cell in cells], 500)
 
-    assert told(0.93).verdict == "agrees"  # 7%
-    assert told(0.93).ours == "7 to 7"
-    assert told(0.5).verdict == "differs"
-    assert told(0.5).why.startswith("0 of 5 cells")
+    assert judged(0.93).verdict == "agrees"  # 7%
+    assert judged(0.93).ours == "7 to 7"
+    assert judged(0.5).verdict == "differs"
+    assert judged(0.5).why.startswith("0 of 5 cells")
 
 
 def test_a_path_slope_is_that_of_the_path(paper: Paper) -> None:
@@ -291,7 +291,7 @@ def test_a_path_slope_is_that_of_the_path(paper: Paper) -> None:
     assert path_slope(result, 0.0) == pytest.approx(0.5, abs=1e-9)  # sqrt(t) for each replication
 
 
-def test_what_cannot_be_told_is_left_out(paper: Paper) -> None:
+def test_verdicts_without_results_are_left_out(paper: Paper) -> None:
     entry = next(e for e in paper.numbers if e["what"] == "slope in d" and e["item"] == "etc-s1")
     assert number_verdict(entry, [], 500) is None
     assert claim_verdict(paper.published["claims"][0], []) is None
@@ -312,8 +312,8 @@ class _Text(HTMLParser):
 
 
 def test_the_report_is_one_page_with_everything(made: dict[str, Made], paper: Paper, tmp_path: Path) -> None:
-    told = report(paper, list(made.values()), Store(tmp_path), command="hushprice paper run all --scale full")
-    text = told.html()
+    page = report(paper, list(made.values()), Store(tmp_path), command="hushprice paper run all --scale full")
+    text = page.html()
     seen = _Text()
     seen.feed(text)
     assert seen.images == 21  # 19 figures, two of them in two pictures
@@ -325,8 +325,8 @@ def test_the_report_is_one_page_with_everything(made: dict[str, Made], paper: Pa
         assert str(escape(slip["what"])) in text
     assert text.count("SYNTHETIC") == 5  # the loan items and the summary
     assert "hushprice paper run all --scale full" in text
-    plain = told.markdown()
-    assert plain.count("\n## ") == len(told.sections)
+    plain = page.markdown()
+    assert plain.count("\n## ") == len(page.sections)
     assert plain.count(".png)") == 21
     rows = [line for line in plain.splitlines() if line.startswith("| mean regret, ETC-Doubling, d = 25")]
     assert len(rows) == 1
@@ -377,17 +377,17 @@ def run(*words: str, code: int = 0) -> str:
 
 
 def test_list_names_them_all() -> None:
-    told = json.loads(run("paper", "list", "--json"))
-    assert len(told) == 22
-    assert {"name", "where", "title"} == set(told[0])
+    items = json.loads(run("paper", "list", "--json"))
+    assert len(items) == 22
+    assert {"name", "where", "title"} == set(items[0])
     assert "adversarial-a2" in run("paper", "list")
 
 
 def test_run_and_report(tmp_path: Path) -> None:
     """The loan tables need no simulation; A1 is small enough to run."""
     words = ("--out", str(tmp_path), "--workers", "2")
-    told = run("paper", "run", "loan-columns", "loan-fit", "loan-histograms", *words)
-    assert "synthetic" in told
+    output = run("paper", "run", "loan-columns", "loan-fit", "loan-histograms", *words)
+    assert "synthetic" in output
     place = tmp_path / "paper-quick"
     names = {file.name for file in place.iterdir()}
     assert {"loan-columns.csv", "loan-fit.csv", "loan-fit-verdicts.csv", "loan-histograms.png"} <= names
@@ -399,9 +399,9 @@ def test_run_and_report(tmp_path: Path) -> None:
     assert {row["replications"] for row in rows} == {"2"}
     again = json.loads(run("paper", "run", "adversarial-a1", "-n", "2", "--json", *words))
     assert [row["ours"] for row in again] == [row["ours"] for row in first]
-    told = run("paper", "report", "-n", "2", *words[:2])
-    assert "Not all there yet" in told
-    assert "adversarial-a1" not in told
+    output = run("paper", "report", "-n", "2", *words[:2])
+    assert "Not all there yet" in output
+    assert "adversarial-a1" not in output
     assert (place / "report.html").stat().st_size > 100_000
 
 
@@ -415,7 +415,7 @@ def test_run_and_report(tmp_path: Path) -> None:
         (["run", "loan-fit", "--json", "--csv"], "Choose one"),
     ],
 )
-def test_mistakes_are_told(words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_are_reported(words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(hp.HushpriceError, match=says):
         run("paper", *words)

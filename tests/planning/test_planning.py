@@ -47,12 +47,12 @@ def small_twin(**changes: Any) -> Twin:
     about = About(
         log="offers.csv", log_rows=400, left_out=3, seen=(0.5, 6.0), price="price", outcome="sold", today="4 for all",
     )  # fmt: skip
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": "twin", "alpha": np.array([1.0, 0.3]), "beta": np.array([0.8, 0.1]), "prices": (0.5, 6.0),
         "contexts": Resample(rows, segments=(rows[:, 1] > 0).astype(int), today=np.full(400, 4.0)),
         "segments": ("far", "near"), "covariance": 0.002 * np.eye(4), "names": ("1", "x"), "about": about,
     }  # fmt: skip
-    return Twin(**given | changes)
+    return Twin(**fields | changes)
 
 
 TWIN = small_twin()
@@ -72,8 +72,8 @@ def made() -> Plan:
 def test_an_interval_is_students() -> None:
     sample = RNG.normal(3.0, 2.0, 15)
     low, high = stats.ttest_1samp(sample, 0.0).confidence_interval(0.95)
-    found = Interval.of(sample)
-    assert (found.mean, found.low, found.high) == pytest.approx((sample.mean(), low, high))
+    interval = Interval.of(sample)
+    assert (interval.mean, interval.low, interval.high) == pytest.approx((sample.mean(), low, high))
     assert np.isnan(Interval.of([1.0]).low)
     assert factor(15) * sample.std(ddof=1) / np.sqrt(15) == pytest.approx((high - low) / 2)
 
@@ -125,31 +125,36 @@ CARE = Finding("few-rows", "warning", "There are few rows.")
 
 
 def test_run_what_surely_gains() -> None:
-    told = recommend(lines(100.0 + 20.0 * NOISE, 180.0 + 22.0 * NOISE), HERE)
-    assert (told.verdict, told.choice) == ("run", "the model's prices")
-    assert told.headline.startswith("Run the model's prices: they earn $200 over 10,000 customers ($20.0 per 1,000)")
-    text = str(told)
+    recommendation = recommend(lines(100.0 + 20.0 * NOISE, 180.0 + 22.0 * NOISE), HERE)
+    assert (recommendation.verdict, recommendation.choice) == ("run", "the model's prices")
+    assert recommendation.headline.startswith(
+        "Run the model's prices: they earn $200 over 10,000 customers ($20.0 per 1,000)"
+    )
+    text = str(recommendation)
     assert "a gain in 20 of 20 (likely)" in text
     assert "The model's prices are $80.0 over 10,000 customers ($8.00 per 1,000) ahead of the next best" in text
     assert "cannot gain more over the model's prices than $100 over" in text
 
 
 def test_keep_todays_prices_if_nothing_earns_more() -> None:
-    told = recommend(lines(TODAY + 50.0, TODAY + 80.0), HERE)
-    assert (told.verdict, told.choice) == ("keep", "today's prices")
-    assert told.headline == "Keep today's prices: nothing tried here earns more."
-    assert told.reasons[0].startswith("Today's prices are $50.0 over 10,000 customers ($5.00 per 1,000) ahead of the")
+    recommendation = recommend(lines(TODAY + 50.0, TODAY + 80.0), HERE)
+    assert (recommendation.verdict, recommendation.choice) == ("keep", "today's prices")
+    assert recommendation.headline == "Keep today's prices: nothing tried here earns more."
+    assert recommendation.reasons[0].startswith(
+        "Today's prices are $50.0 over 10,000 customers ($5.00 per 1,000) ahead of the"
+    )
 
 
 def test_not_enough_evidence_if_today_is_as_good() -> None:
     """What replications cannot tell is not what the data cannot tell."""
-    told = recommend(lines(TODAY - 25.0 + 60.0 * np.roll(NOISE, 3), TODAY + 90.0), HERE)
-    assert (told.verdict, told.choice) == ("unclear", "today's prices")
-    assert "not enough evidence" in told.headline
+    recommendation = recommend(lines(TODAY - 25.0 + 60.0 * np.roll(NOISE, 3), TODAY + 90.0), HERE)
+    assert (recommendation.verdict, recommendation.choice) == ("unclear", "today's prices")
+    assert "not enough evidence" in recommendation.headline
     assert (
-        "These 20 replications cannot tell the model's prices from today's prices for sure: run more" in told.headline
+        "These 20 replications cannot tell the model's prices from today's prices for sure: run more"
+        in recommendation.headline
     )
-    assert "data cannot" not in str(told)
+    assert "data cannot" not in str(recommendation)
 
 
 def test_not_enough_evidence_if_a_gain_is_not_likely() -> None:
@@ -159,10 +164,12 @@ def test_not_enough_evidence_if_a_gain_is_not_likely() -> None:
     gain = some[1].gain
     assert gain is not None
     assert gain.positive
-    told = recommend(some, HERE)
-    assert (told.verdict, told.choice) == ("unclear", "today's prices")
-    assert "earn more in only 8 of 20 replications, each with another truth that the log allows" in told.headline
-    assert "a gain in 8 of 20 (a toss-up)" in str(told)
+    recommendation = recommend(some, HERE)
+    assert (recommendation.verdict, recommendation.choice) == ("unclear", "today's prices")
+    assert (
+        "earn more in only 8 of 20 replications, each with another truth that the log allows" in recommendation.headline
+    )
+    assert "a gain in 8 of 20 (a toss-up)" in str(recommendation)
     assert "truth" not in recommend(some, replace(HERE, uncertain=False)).headline
 
 
@@ -173,10 +180,10 @@ def shorter(some: list[Line], n: int) -> list[Line]:
 
 def test_few_replications_are_not_sure_of_anything() -> None:
     some = lines(TODAY - 200.0, TODAY - 100.0)
-    told = {n: recommend(shorter(some, n), HERE) for n in (2, 13, 14)}
-    assert [one.verdict for one in told.values()] == ["unclear", "unclear", "run"]  # 0.05^(1/14) = 0.807
-    assert "a gain in 2 of 2 (too few to be sure)" in str(told[2])
-    assert told[2].headline.startswith(
+    recommendations = {n: recommend(shorter(some, n), HERE) for n in (2, 13, 14)}
+    assert [one.verdict for one in recommendations.values()] == ["unclear", "unclear", "run"]  # 0.05^(1/14) = 0.807
+    assert "a gain in 2 of 2 (too few to be sure)" in str(recommendations[2])
+    assert recommendations[2].headline.startswith(
         "2 replications are too few for a recommendation, though the model's prices gain"
     )
 
@@ -191,24 +198,24 @@ def test_words_for_how_sure(wins: int, n: int, word: str) -> None:
     """A gain on average, in ``wins`` of n replications."""
     today = np.full(n, 300.0)
     gains = np.where(np.arange(n) < wins, 500.0, -10.0)
-    told = [
+    results = [
         line("today's prices", "today", today, today=today),
         line("the model's prices", "model", today - gains, today=today),
     ]
-    assert f"a gain in {wins} of {n} ({word}" in str(recommend([replace(one, best=today) for one in told], HERE))
+    assert f"a gain in {wins} of {n} ({word}" in str(recommend([replace(one, best=today) for one in results], HERE))
 
 
 def test_of_options_as_good_the_simplest_is_run() -> None:
     learning = 100.0 + 20.0 * NOISE
-    told = recommend(lines(learning + 3.0 + 30.0 * np.roll(NOISE, 7), learning), HERE)
-    assert (told.verdict, told.choice) == ("run", "the model's prices")
-    assert "These 20 replications cannot tell the policy etc from the model's prices" in str(told)
+    recommendation = recommend(lines(learning + 3.0 + 30.0 * np.roll(NOISE, 7), learning), HERE)
+    assert (recommendation.verdict, recommendation.choice) == ("run", "the model's prices")
+    assert "These 20 replications cannot tell the policy etc from the model's prices" in str(recommendation)
 
 
 def test_learning_is_run_if_it_is_better() -> None:
-    told = recommend(lines(200.0 + 20.0 * NOISE, 100.0 + 20.0 * NOISE), HERE)
-    assert (told.verdict, told.choice) == ("run", "etc")
-    assert "Run the policy etc" in told.headline
+    recommendation = recommend(lines(200.0 + 20.0 * NOISE, 100.0 + 20.0 * NOISE), HERE)
+    assert (recommendation.verdict, recommendation.choice) == ("run", "etc")
+    assert "Run the policy etc" in recommendation.headline
 
 
 GAINING = lines(100.0 + 20.0 * NOISE, 180.0 + 22.0 * NOISE)
@@ -216,25 +223,25 @@ GAINING = lines(100.0 + 20.0 * NOISE, 180.0 + 22.0 * NOISE)
 
 @pytest.mark.parametrize("code", ["boundary-optimum", "rising-demand", "extrapolation", "unsure-price-effect"])
 def test_widen_the_experiment_on_findings(code: str) -> None:
-    found = Finding(code, "warning", f"Found {code}.")
-    told = recommend(GAINING, replace(HERE, findings=(CARE, found)))
-    assert (told.verdict, told.choice) == ("widen", "the model's prices")
-    assert told.headline == (
+    finding = Finding(code, "warning", f"Found {code}.")
+    recommendation = recommend(GAINING, replace(HERE, findings=(CARE, finding)))
+    assert (recommendation.verdict, recommendation.choice) == ("widen", "the model's prices")
+    assert recommendation.headline == (
         f"Widen the price experiment before you rely on new prices. Found {code}. Of what was tried within the prices "
         "allowed (1 to 9), the model's prices earn most."
     )
-    assert [caveat.code for caveat in told.caveats] == ["few-rows", "demand-stays"]
-    assert "gain $200" in str(told)
+    assert [caveat.code for caveat in recommendation.caveats] == ["few-rows", "demand-stays"]
+    assert "gain $200" in str(recommendation)
     noted = replace(HERE, findings=(Finding(code, "note", "For the record."),))
     assert recommend(GAINING, noted).verdict == "run"
 
 
 def test_stop_if_the_model_must_not_be_used() -> None:
-    found = Finding("separable", "stop", "It is separable.")
-    told = recommend(GAINING, replace(HERE, findings=(found,)))
-    assert (told.verdict, told.choice) == ("stop", "today's prices")
-    assert told.headline.startswith("Do not set prices from this model")
-    assert found in told.caveats
+    finding = Finding("separable", "stop", "It is separable.")
+    recommendation = recommend(GAINING, replace(HERE, findings=(finding,)))
+    assert (recommendation.verdict, recommendation.choice) == ("stop", "today's prices")
+    assert recommendation.headline.startswith("Do not set prices from this model")
+    assert finding in recommendation.caveats
 
 
 def test_caveats() -> None:
@@ -250,7 +257,7 @@ def test_caveats() -> None:
     assert "cannot keep to a largest step" in str(recommend(GAINING, replace(HERE, stepwise=True)))
 
 
-def test_what_privacy_costs_is_told_at_each_epsilon() -> None:
+def test_what_privacy_costs_is_reported_at_each_epsilon() -> None:
     etc = GAINING[2].losses
     private = [
         line(f"etc-ldp {e}", "private", etc + 90.0 / e, partner=etc, epsilon=e, from_log=start, today=TODAY)
@@ -304,9 +311,9 @@ def test_the_partner_without_privacy_is_always_there() -> None:
     alone = options(TWIN, 600, policies=("mle-cycle",), epsilons=(), opt_out=())
     assert [one.label for one in alone] == ["today's prices", "the model's prices", "mle-cycle"]
     words = ("etc-ldp:epsilon=1", "etc-ldp-doubling:epsilon=1", "etc-ldp-mixed-doubling:epsilon=1", "etc")
-    given = options(TWIN, 600, policies=words, epsilons=(), opt_out=())
-    assert [one.label for one in given[2:]] == ["etc-doubling", *words]
-    assert [one.partner for one in given[2:]] == [None, "etc", "etc-doubling", "etc-doubling", None]
+    choices = options(TWIN, 600, policies=words, epsilons=(), opt_out=())
+    assert [one.label for one in choices[2:]] == ["etc-doubling", *words]
+    assert [one.partner for one in choices[2:]] == [None, "etc", "etc-doubling", "etc-doubling", None]
 
 
 def test_a_private_policy_alone_has_its_price() -> None:
@@ -339,7 +346,7 @@ def test_counts_state_their_largest_demand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("arguments", "words"),
     [
         ({"policies": ("etc", "etc")}, "named twice"),
         ({"policies": ("clairvoyant",)}, "leave out clairvoyant"),
@@ -351,9 +358,9 @@ def test_counts_state_their_largest_demand() -> None:
     ],
     ids=lambda value: " ".join(map(str, value.items())) if isinstance(value, dict) else "",
 )
-def test_options_that_cannot_be(given: dict[str, Any], words: str) -> None:
+def test_options_that_cannot_be(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(HushpriceError, match=words):
-        options(TWIN, 600, **given)
+        options(TWIN, 600, **arguments)
 
 
 # Plans
@@ -400,10 +407,10 @@ def test_todays_prices_may_beat_what_is_allowed() -> None:
     assert model.gain.high < 0.0
     assert etc.gain is not None
     assert etc.gain.high < 0.0
-    told = one.recommendation
-    assert (told.verdict, told.choice) == ("keep", "today's prices")
-    assert "today-outside" in [caveat.code for caveat in told.caveats]
-    assert "Today's prices are" in told.reasons[0]
+    recommendation = one.recommendation
+    assert (recommendation.verdict, recommendation.choice) == ("keep", "today's prices")
+    assert "today-outside" in [caveat.code for caveat in recommendation.caveats]
+    assert "Today's prices are" in recommendation.reasons[0]
 
 
 def test_rules_with_a_largest_step_leave_privacy_out() -> None:
@@ -419,10 +426,10 @@ def test_rules_with_a_largest_step_leave_privacy_out() -> None:
 def test_headlines_name_the_ranges_of_segments() -> None:
     ruled = small_twin(rules=Rules(ranges={"far": (0.5, 1.5), "near": (0.5, 1.8)}))
     one = plan(ruled, horizon=2_000, policies=(), epsilons=(), opt_out=(), replications=14, workers=1)
-    told = one.recommendation
-    assert told.verdict == "widen"
-    assert "100% at the highest of their segment" in told.headline
-    assert "(far 0.5 to 1.5, near 0.5 to 1.8)" in told.headline
+    recommendation = one.recommendation
+    assert recommendation.verdict == "widen"
+    assert "100% at the highest of their segment" in recommendation.headline
+    assert "(far 0.5 to 1.5, near 0.5 to 1.8)" in recommendation.headline
     assert "allowed: far 0.5 to 1.5, near 0.5 to 1.8." in one.html()
     assert [(s.lowest, s.highest) for s in one.segments] == [(0.5, 1.8), (0.5, 1.5), (0.5, 1.8)]
     assert allowed_prices(TWIN) == "0.5 to 6"
@@ -448,13 +455,13 @@ def test_bands_over_customers_are_students(made: Plan) -> None:
 
 
 def test_nothing_depends_on_the_workers(made: Plan) -> None:
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     again = plan(
         TWIN, horizon=600, policies=("etc", "mle-cycle"), epsilons=(1.0, 8.0), opt_out=(0.0, 1.0), replications=6,
-        seed=3, workers=2, worth=10.0, currency="$", progress=lambda done, total: told.append((done, total)),
+        seed=3, workers=2, worth=10.0, currency="$", progress=lambda done, total: calls.append((done, total)),
     )  # fmt: skip
     assert again.rows() == made.rows()
-    assert told == [(k, 42) for k in range(1, 43)]
+    assert calls == [(k, 42) for k in range(1, 43)]
 
 
 def test_the_models_prices_lose_what_the_log_leaves_open() -> None:
@@ -466,12 +473,12 @@ def test_the_models_prices_lose_what_the_log_leaves_open() -> None:
 
 
 def test_a_plan_tells_the_whole_story(made: Plan) -> None:
-    told = made.recommendation
-    assert isinstance(told, Recommendation)
-    assert told.verdict == "unclear"  # six replications are too few to be sure
+    recommendation = made.recommendation
+    assert isinstance(recommendation, Recommendation)
+    assert recommendation.verdict == "unclear"  # six replications are too few to be sure
     assert len(made.rows()) == 10
     plain = json.loads(made.to_json())
-    assert plain["recommendation"]["verdict"] == told.verdict
+    assert plain["recommendation"]["verdict"] == recommendation.verdict
     assert plain["options"][0]["gain"] is None
     assert [one.segment for one in made.segments] == ["everyone", "far", "near"]
 
@@ -479,9 +486,9 @@ def test_a_plan_tells_the_whole_story(made: Plan) -> None:
 def test_a_plan_of_probit_demand() -> None:
     """Every kind of option runs; the model's own prices lose least where the log leaves little open."""
     twin = small_twin(family=Probit(), covariance=1e-6 * np.eye(4))
-    found = plan(twin, horizon=2_000, policies=("etc-doubling",), epsilons=(4.0,), replications=4, workers=1)
-    assert {each.kind for each in found.lines} >= {"learning", "private", "model", "today"}
-    lost = {each.kind: each.losses.mean() for each in found.lines if each.kind != "private"}
+    result = plan(twin, horizon=2_000, policies=("etc-doubling",), epsilons=(4.0,), replications=4, workers=1)
+    assert {each.kind for each in result.lines} >= {"learning", "private", "model", "today"}
+    lost = {each.kind: each.losses.mean() for each in result.lines if each.kind != "private"}
     assert 0.0 <= lost["model"] == min(lost.values()) < 0.1 * lost["learning"]
 
 
@@ -516,13 +523,13 @@ def test_a_plan_is_saved(made: Plan, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("arguments", "words"),
     [({"horizon": 0}, "horizon"), ({"replications": 1}, "replications"), ({"worth": 0.0}, "worth")],
     ids=["horizon", "replications", "worth"],
 )
-def test_plans_that_cannot_be(given: dict[str, Any], words: str) -> None:
+def test_plans_that_cannot_be(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        plan(TWIN, **given)
+        plan(TWIN, **arguments)
 
 
 def test_a_plan_needs_a_twin() -> None:
@@ -571,12 +578,12 @@ def test_prices_by_segment_keep_the_rules() -> None:
 # Twin files that were edited
 
 
-def edits(told: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def edits(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The places in plain data, one item of each list."""
     yield path
-    keys = list(told) if isinstance(told, dict) else list(range(min(len(told), 1))) if isinstance(told, list) else []
+    keys = list(data) if isinstance(data, dict) else list(range(min(len(data), 1))) if isinstance(data, list) else []
     for key in keys:
-        yield from edits(told[key], (*path, key))
+        yield from edits(data[key], (*path, key))
 
 
 def checked_twin() -> Twin:
@@ -584,9 +591,9 @@ def checked_twin() -> Twin:
     group = Group("all", 400.0, 0.3, 0.31, None)
     price = Replay("tenths of the price", (replace(group, name="1 to 2", z=0.4),), 1.2, 1, 0.3)
     check = TwinCheck(400, 3, True, (Replay("overall", (group,), 0.0, 0, None), price), 0.3, 0.31, 0.4, 0.5, 0.7)
-    found = (Finding("few-rows", "warning", "There are few rows."),)
+    findings = (Finding("few-rows", "warning", "There are few rows."),)
     seen = {"far": (1.0, 5.0), "near": (0.5, 6.0)}
-    about = replace(TWIN.about, segment="where", findings=found, check=check, seen_by=seen, model={"format": "x"})
+    about = replace(TWIN.about, segment="where", findings=findings, check=check, seen_by=seen, model={"format": "x"})
     return small_twin(about=about, rules=Rules(ladder=(1.0, 2.0, 3.0), ranges={"far": (1.0, 3.0)}))
 
 
@@ -614,11 +621,11 @@ ODD: tuple[Any, ...] = (
 def test_an_edited_twin_file_is_refused_or_makes_a_page(made: Plan, tmp_path: Path, part: str) -> None:
     path = save_twin(checked_twin(), tmp_path / "a.twin")
     table = parquet.read_table(path)
-    told = json.loads(table.schema.metadata[b"hushprice"])
+    document = json.loads(table.schema.metadata[b"hushprice"])
     refused = pages = 0
-    for place in edits(told[part]):
+    for place in edits(document[part]):
         for value in ODD:
-            changed = copy.deepcopy(told)
+            changed = copy.deepcopy(document)
             holder = changed
             *way, last = (part, *place)
             for key in way:
@@ -653,15 +660,15 @@ def test_an_edited_twin_file_is_refused_or_makes_a_page(made: Plan, tmp_path: Pa
     ],
     ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else "",
 )
-def test_what_is_wrong_in_an_edited_twin_file_is_told(tmp_path: Path, place: Any, value: Any, words: str) -> None:
+def test_what_is_wrong_in_an_edited_twin_file_is_reported(tmp_path: Path, place: Any, value: Any, words: str) -> None:
     path = save_twin(checked_twin(), tmp_path / "a.twin")
     table = parquet.read_table(path)
-    told = json.loads(table.schema.metadata[b"hushprice"])
-    holder = told["about"]
+    document = json.loads(table.schema.metadata[b"hushprice"])
+    holder = document["about"]
     for key in place[:-1]:
         holder = holder[key]
     holder[place[-1]] = value
-    parquet.write_table(table.replace_schema_metadata({b"hushprice": json.dumps(told).encode()}), path)
+    parquet.write_table(table.replace_schema_metadata({b"hushprice": json.dumps(document).encode()}), path)
     with pytest.raises(TwinFileError, match=words):
         load_twin(path)
 
@@ -695,12 +702,12 @@ def test_segments_named_in_money_are_drawn_as_they_are() -> None:
     assert figure.axes[0].get_yticklabels()[0].get_parse_math() is False
 
 
-@pytest.mark.parametrize(("best", "told"), [(1_000.0, True), (250.0, False), (300.0, False)], ids=["+", "-", "0"])
-def test_a_share_of_todays_revenue_needs_revenue(best: float, told: bool) -> None:
+@pytest.mark.parametrize(("best", "stated"), [(1_000.0, True), (250.0, False), (300.0, False)], ids=["+", "-", "0"])
+def test_a_share_of_todays_revenue_needs_revenue(best: float, stated: bool) -> None:
     """Today's prices lose 300: of 250 that could be earned, they earn -50."""
     shared = {"today": np.full(N, 300.0)}
     both = (line("now", "today", shared["today"], **shared), line("then", "model", 100.0 + NOISE, **shared))
     chosen = [replace(one, best=np.full(N, best)) for one in both]
     text = " ".join(recommend(chosen, Situation(horizon=1_000, allowed="0 to 1")).reasons)
-    assert ("% of their revenue" in text) is told
+    assert ("% of their revenue" in text) is stated
     assert "nan" not in text

@@ -55,15 +55,15 @@ def _legend(axes: Axes) -> list[str]:
 
 def _curves(axes: Axes) -> list[tuple[str, Any, np.ndarray, np.ndarray, np.ndarray]]:
     """(colour, line style, x, y, ends of the bars) of each line with bars."""
-    found = []
+    curves = []
     for bars in axes.containers:
         assert isinstance(bars, ErrorbarContainer)
         line, _, (segments,) = bars.lines
         assert line is not None
         ends = np.array([part[:, 1] for part in segments.get_segments()])
         x, y = np.asarray(line.get_xdata(), dtype=float), np.asarray(line.get_ydata(), dtype=float)
-        found.append((to_hex(line.get_color()).upper(), line.get_linestyle(), x, y, ends))
-    return found
+        curves.append((to_hex(line.get_color()).upper(), line.get_linestyle(), x, y, ends))
+    return curves
 
 
 def _boxes(axes: Axes) -> list[PathPatch]:

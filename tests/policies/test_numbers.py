@@ -19,7 +19,7 @@ from hushprice.studies.cells import NUMBERS
 from tests.conftest import make_policy
 from tests.support.paths import ROOT
 
-KEPT = ROOT / "tests" / "data" / "numbers.json"
+STORED = ROOT / "tests" / "data" / "numbers.json"
 T = 700
 
 
@@ -43,10 +43,10 @@ def _regret(policy: Simulated, market: hp.Market) -> float:
 
 
 def test_the_same_words_give_the_same_numbers() -> None:
-    stored = json.loads(KEPT.read_text(encoding="utf-8"))
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
     assert stored["NUMBERS"] == NUMBERS
     assert numbers() == pytest.approx(stored["regret"], rel=1e-9)
 
 
 if __name__ == "__main__":
-    KEPT.write_text(json.dumps({"NUMBERS": NUMBERS, "regret": numbers()}, indent=1) + "\n", encoding="utf-8")
+    STORED.write_text(json.dumps({"NUMBERS": NUMBERS, "regret": numbers()}, indent=1) + "\n", encoding="utf-8")

@@ -42,8 +42,8 @@ Check = Callable[[Any], bool]
 
 
 def schema(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.schema.json").read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = json.loads((FOLDER / f"{name}.schema.json").read_text(encoding="utf-8"))
+    return content
 
 
 def _is_integer(_: Any, value: Any) -> bool:
@@ -196,15 +196,15 @@ def bare(part: Any) -> Any:
         return [bare(item) for item in part]
     if not isinstance(part, dict):
         return part
-    kept: dict[str, Any] = {}
+    essence: dict[str, Any] = {}
     for key, value in part.items():
         if key == "properties":
-            kept[key] = {name: bare(inner) for name, inner in value.items()}
+            essence[key] = {name: bare(inner) for name, inner in value.items()}
         elif key == "$ref":
-            kept[key] = value.rpartition("/")[2]
+            essence[key] = value.rpartition("/")[2]
         elif key not in ANNOTATIONS:
-            kept[key] = sorted(value) if key == "required" else bare(value)
-    return kept
+            essence[key] = sorted(value) if key == "required" else bare(value)
+    return essence
 
 
 @pytest.mark.parametrize("name", ["report", "offer", "outcome"])
@@ -309,9 +309,9 @@ def test_families_phases_and_mechanisms_have_the_same_names_everywhere() -> None
 
 def union(declarations: str, name: str) -> set[str]:
     """The strings of a TypeScript union type."""
-    found = re.search(rf"^export type {name} =(.*?);", declarations, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return set(re.findall(r'"(.*?)"', found[1]))
+    match = re.search(rf"^export type {name} =(.*?);", declarations, re.MULTILINE | re.DOTALL)
+    assert match is not None
+    return set(re.findall(r'"(.*?)"', match[1]))
 
 
 TYPESCRIPT = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
@@ -357,9 +357,9 @@ def test_the_declarations_have_the_parts_of_a_report() -> None:
     parts = schema("report")["$defs"]
     forms = parts["RandomisedReport"]["properties"]
     wanted = {name: typescript(part).removeprefix("readonly ") for name, part in forms.items()}
-    found = re.search(r"^export type Report = (.*);$", declarations, re.MULTILINE)
-    assert found is not None
-    assert dict(re.findall(r"(\w+): ([\w\[\]]+)", found[1])) == wanted
+    match = re.search(r"^export type Report = (.*);$", declarations, re.MULTILINE)
+    assert match is not None
+    assert dict(re.findall(r"(\w+): ([\w\[\]]+)", match[1])) == wanted
     item = fields(declarations, "Item")
     assert item == {"id": "string", "version": "number", "report": "Report | null"}
     assert set(item) == set(parts["ReportBody"]["required"])

@@ -18,8 +18,8 @@ from tests.conftest import make_policy
 
 
 def _run(**options: Any) -> hp.Result:
-    given: dict[str, Any] = {"horizon": 3000, "replications": 6, "seed": 2}
-    return hp.simulate(make_policy("semi-myopic"), hp.markets.s1(dim=3), **(given | options))
+    arguments: dict[str, Any] = {"horizon": 3000, "replications": 6, "seed": 2}
+    return hp.simulate(make_policy("semi-myopic"), hp.markets.s1(dim=3), **(arguments | options))
 
 
 def test_the_number_of_workers_does_not_matter() -> None:
@@ -227,9 +227,9 @@ def test_contexts_of_every_kind_are_the_same_market(contexts: Any) -> None:
     ],
 )
 def test_bad_markets_are_refused(options: dict[str, Any]) -> None:
-    given: dict[str, Any] = {"alpha": [1.0, 0.5], "beta": [0.4, 0.6], "contexts": ROWS, "prices": (0, 4)}
+    arguments: dict[str, Any] = {"alpha": [1.0, 0.5], "beta": [0.4, 0.6], "contexts": ROWS, "prices": (0, 4)}
     with pytest.raises(hp.InvalidInput):
-        Market(**(given | options))
+        Market(**(arguments | options))
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
@@ -285,7 +285,7 @@ def test_best_fixed_price_is_the_best_of_a_grid() -> None:
     assert market.best_fixed_price() == pytest.approx(grid[int(np.argmax(values))], abs=0.006)
 
 
-def test_a_worker_that_dies_is_told() -> None:
+def test_a_worker_that_dies_is_reported() -> None:
     """Killed as a machine out of memory would kill it."""
     program = """
 import threading, time

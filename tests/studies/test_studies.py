@@ -1,4 +1,4 @@
-"""Studies: read from a file, kept by content, resumed, the same wherever they run."""
+"""Studies: read from a file, stored by content, resumed, the same wherever they run."""
 
 from __future__ import annotations
 
@@ -140,11 +140,11 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("[runs.grid]", "[walks.grid]", "no key in study.toml called 'walks'"),
     ],
 )
-def test_mistakes_in_a_file_are_told(tmp_path: Path, old: str, new: str, says: str) -> None:
+def test_mistakes_in_a_file_are_reported(tmp_path: Path, old: str, new: str, says: str) -> None:
     assert old in FILE
-    with pytest.raises(hp.InvalidInput) as told:
+    with pytest.raises(hp.InvalidInput) as caught:
         study(tmp_path, FILE.replace(old, new)).cells()
-    assert says in str(told.value)
+    assert says in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -159,17 +159,19 @@ def test_mistakes_in_a_file_are_told(tmp_path: Path, old: str, new: str, says: s
         ("horizons = [500]", "horizons = [500]\ncheckpoints = 1", "checkpoints = 2 or more"),
     ],
 )
-def test_a_picture_that_cannot_be_drawn_is_told_before_the_work(tmp_path: Path, old: str, new: str, says: str) -> None:
+def test_a_picture_that_cannot_be_drawn_is_reported_before_the_work(
+    tmp_path: Path, old: str, new: str, says: str
+) -> None:
     assert old in FILE
     file = tmp_path / "mine.toml"
     file.write_text(FILE.replace(old, new), encoding="utf-8")
-    with pytest.raises(hp.InvalidInput) as told:
+    with pytest.raises(hp.InvalidInput) as caught:
         run("study", str(file), "--out", str(tmp_path / "out"), "--workers", "1")
-    assert says in str(told.value)
+    assert says in str(caught.value)
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_files_and_scales_that_are_not_there_are_told(tmp_path: Path) -> None:
+def test_files_and_scales_that_are_not_there_are_reported(tmp_path: Path) -> None:
     with pytest.raises(hp.InvalidInput, match="no study file"):
         Study.read(tmp_path / "none.toml")
     with pytest.raises(hp.InvalidInput, match="is a folder"):
@@ -199,19 +201,19 @@ def test_a_changed_parameter_touches_its_own_cells_only(tmp_path: Path) -> None:
 
 def test_a_market_is_known_by_its_customers() -> None:
     rows = np.arange(12.0).reshape(6, 2)
-    given: dict[str, Any] = {"alpha": [1, 1], "beta": [1, 1], "prices": (0, 3)}
-    one = hp.Market(contexts=rows, **given)
-    assert one.fingerprint() == hp.Market(contexts=rows.copy(), **given).fingerprint()
+    arguments: dict[str, Any] = {"alpha": [1, 1], "beta": [1, 1], "prices": (0, 3)}
+    one = hp.Market(contexts=rows, **arguments)
+    assert one.fingerprint() == hp.Market(contexts=rows.copy(), **arguments).fingerprint()
     rows = rows.copy()
     rows[5, 1] += 1e-9
     others = [
-        hp.Market(contexts=rows, **given),
-        hp.Market(contexts=lambda rng, n: rng.random((n, 2)), **given),
-        hp.Market(contexts=lambda rng, n: rng.random((n, 2)) + 1e-9, **given),
-        hp.Market(contexts=one.contexts.rows, **(given | {"prices": (0, 4)})),
-        hp.Market(contexts=one.contexts.rows, **given, public=0.1),
-        hp.Market(contexts=one.contexts.rows, **given, cost=0.1),
-        hp.Market(contexts=one.contexts.rows, **given, family=hp.Poisson()),
+        hp.Market(contexts=rows, **arguments),
+        hp.Market(contexts=lambda rng, n: rng.random((n, 2)), **arguments),
+        hp.Market(contexts=lambda rng, n: rng.random((n, 2)) + 1e-9, **arguments),
+        hp.Market(contexts=one.contexts.rows, **(arguments | {"prices": (0, 4)})),
+        hp.Market(contexts=one.contexts.rows, **arguments, public=0.1),
+        hp.Market(contexts=one.contexts.rows, **arguments, cost=0.1),
+        hp.Market(contexts=one.contexts.rows, **arguments, family=hp.Poisson()),
     ]
     assert len({market.fingerprint() for market in (one, *others)}) == 8
 
@@ -309,7 +311,7 @@ def test_fewer_replications_are_the_first_of_more(tmp_path: Path) -> None:
 
 def test_partial_results_are_those_from_the_first_on(tmp_path: Path) -> None:
     cell, store = study(tmp_path).cells()[0], Store(tmp_path / "store")
-    (outcomes,) = [found for _, found in hp.simulation.run_jobs([cell.work])]
+    (outcomes,) = [outcome for _, outcome in hp.simulation.run_jobs([cell.work])]
     store.write(cell, {i: outcomes[i] for i in (0, 1, 4)})
     assert store.result(cell) is None
     partial = store.result(cell, partial=True)
@@ -324,7 +326,7 @@ def test_partial_results_are_those_from_the_first_on(tmp_path: Path) -> None:
 
 def test_joined_files_say_all_that_made_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cell, store = study(tmp_path).cells()[0], Store(tmp_path / "store")
-    (outcomes,) = [found for _, found in hp.simulation.run_jobs([cell.work])]
+    (outcomes,) = [outcome for _, outcome in hp.simulation.run_jobs([cell.work])]
     for version, some in (("one", range(3)), ("two", range(3, 6))):
         monkeypatch.setattr("hushprice.studies.store.revision", lambda version=version: version)
         store.write(cell, {i: outcomes[i] for i in some})
@@ -398,7 +400,7 @@ def test_odd_files_are_no_results(tmp_path: Path) -> None:
 def test_a_join_keeps_what_a_larger_run_has(tmp_path: Path) -> None:
     """Files of a cell are joined up to the first gap; those beyond it stay."""
     cell, store = study(tmp_path).cells()[0], Store(tmp_path / "store")
-    (outcomes,) = [found for _, found in hp.simulation.run_jobs([cell.work])]
+    (outcomes,) = [outcome for _, outcome in hp.simulation.run_jobs([cell.work])]
     few = study(tmp_path).limited(3).cells()[0]
     assert few.key == cell.key
     for some in ([0, 1], [5], [2]):
@@ -407,7 +409,7 @@ def test_a_join_keeps_what_a_larger_run_has(tmp_path: Path) -> None:
     assert sorted(store.read(cell)) == [0, 1, 2, 5]
 
 
-def test_a_store_that_cannot_be_is_told(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(hp.InvalidInput, match="cannot be kept"):
         Store(tmp_path / "file")
@@ -439,13 +441,13 @@ def test_rows_and_pictures(tmp_path: Path) -> None:
     plan = study(tmp_path)
     cells, store = plan.cells(), Store(tmp_path / "store")
     compute(cells, store)
-    found = results(cells, store)
-    rows = cell_rows(found)
+    computed = results(cells, store)
+    rows = cell_rows(computed)
     assert len(rows) == 18
-    assert rows[0]["mean"] == found[0][1].regret.mean()
+    assert rows[0]["mean"] == computed[0][1].regret.mean()
     assert rows[0]["policy"] == "etc:ridge=0.1"
-    assert len(path_rows(found)) == 18 * 4
-    figure = draw(plan.pictures["growth"], found)
+    assert len(path_rows(computed)) == 18 * 4
+    figure = draw(plan.pictures["growth"], computed)
     assert figure is not None
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["s1", "s1", "wide, d = 4, T = 500"]
     assert draw(plan.pictures["growth"], []) is None
@@ -510,8 +512,8 @@ def test_the_command_writes_what_it_says(tmp_path: Path) -> None:
     words = ("study", str(file), "--scale", "brief", "--out", str(out), "--workers", "1")
     assert "replications of" in run(*words, "--estimate")
     assert not (out / "mine" / "cells.csv").exists()
-    told = run(*words)
-    assert "regret" in told
+    output = run(*words)
+    assert "regret" in output
     with (out / "mine-brief" / "cells.csv").open() as text:
         rows = list(csv.DictReader(text))
     assert [int(row["replications"]) for row in rows] == [2] * 10
@@ -557,7 +559,7 @@ class Mine(hp.policies.EpisodePolicy):
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    """A real process, killed without warning as soon as some results are kept."""
+    """A real process, killed without warning as soon as some results are stored."""
     file = tmp_path / "mine.toml"
     file.write_text(FILE.replace("replications = 6", "replications = 60"), encoding="utf-8")
     program = [sys.executable, "-c", "from hushprice.cli import main; main()", "study", str(file), "--csv"]
@@ -579,7 +581,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert 0 < left < 60 * len(cells)
 
     def numbers(out: Path) -> list[dict[str, str]]:
-        told, _ = start(out).communicate(timeout=300)
-        return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(told.splitlines())]
+        output, _ = start(out).communicate(timeout=300)
+        return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(output.splitlines())]
 
     assert numbers(tmp_path / "killed") == numbers(tmp_path / "whole")

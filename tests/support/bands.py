@@ -2,7 +2,7 @@
 
 Private products are simulated with customers as the bands assume them (features spread evenly over their ranges), since
 the server cannot know others. For each of three customers the curve is held if at every price of a grid it lies within
-its band; the smallest share of the three is told, next to that for the worst single price.
+its band; the smallest share of the three is reported, next to that for the worst single price.
 """
 
 from __future__ import annotations

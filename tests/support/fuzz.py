@@ -258,7 +258,7 @@ def by_hand(world: World, cases: int, number: int) -> None:
 
 
 def fuzz(cases: int, number: int = 7, database: str | None = None) -> dict[str, Any]:
-    """So many cases, about half of them from the description: what came of them. On SQLite unless given."""
+    """Send so many cases, about half of them from the description, and return the outcome; on SQLite by default."""
     with tempfile.TemporaryDirectory() as folder:
         world = World(f"sqlite:///{Path(folder) / 'fuzz.db'}" if database is None else database)
         try:

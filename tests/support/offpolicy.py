@@ -153,7 +153,7 @@ class Greedy:
 
 @dataclass(frozen=True)
 class Aim:
-    """A target: what evaluate is given, and the prices it draws for contexts."""
+    """A target: the arguments of ``evaluate``, and the prices it draws for contexts."""
 
     policy: Any
     prices: Callable[[Array], Array]
@@ -179,13 +179,13 @@ def truth(world: World, target: Aim, customers: int = 300_000) -> tuple[float, f
     return float(np.mean(price * world.mean(z, price))), float(np.mean(logged * world.mean(z, logged)))
 
 
-Found = dict[str, dict[str, tuple[float, ...]]]
+Estimates = dict[str, dict[str, tuple[float, ...]]]
 
 
-def one(world: World, aims: dict[str, Aim], seed: int) -> Found:
+def one(world: World, aims: dict[str, Aim], seed: int) -> Estimates:
     """Of one log, by target and estimator: value, se, interval, that of the difference, and effective sample size."""
     columns, options = world.log(seed)
-    estimates: Found = {}
+    estimates: Estimates = {}
     for name, target in aims.items():
         result = evaluate(columns, target.policy, **{**options, **target.options})
         every = [result.logged, *result.estimates.values()]

@@ -64,11 +64,11 @@ def test_folders_and_lengths(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (root / ".gitignore").write_text("*.py\n")  # ignored files are no part of the tree
     subprocess.run(["git", "-C", str(root), "add", "--force", "src"], check=True)
     (root / PACKAGE / "b" / "ignored.py").write_text("")
-    told = folders(root)
-    assert told[:3] == ["files per folder: most 3, in 2 folders", "     3  src/hushprice/b", "     1  src/hushprice"]
-    assert told[-1] == "lines per function: 95th percentile 3, most 3, in 1 functions"
+    lines = folders(root)
+    assert lines[:3] == ["files per folder: most 3, in 2 folders", "     3  src/hushprice/b", "     1  src/hushprice"]
+    assert lines[-1] == "lines per function: 95th percentile 3, most 3, in 1 functions"
     main(["folders", "--root", str(root)])
-    assert capsys.readouterr().out.splitlines()[: len(told)] == told
+    assert capsys.readouterr().out.splitlines()[: len(lines)] == lines
 
 
 def test_calls_between_files_count_starts_and_pass_over_libraries(tmp_path: Path) -> None:

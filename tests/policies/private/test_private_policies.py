@@ -194,10 +194,10 @@ def test_mixed_follows_the_listing() -> None:
     assert len(stages) - 1 == policy.experiments(1, public[:first].mean())
     assert server.publics == public.sum()
     assert server.t == (~public).sum()
-    theta, kept = server.theta.copy(), server.records
+    theta, records = server.theta.copy(), server.records
     for k in range(server.publics):
-        x = np.concatenate([kept.z[k], -kept.price[k] * kept.z[k]])
-        score = (kept.y[k] - 1 / (1 + math.exp(-x @ theta))) * x
+        x = np.concatenate([records.z[k], -records.price[k] * records.z[k]])
+        score = (records.y[k] - 1 / (1 + math.exp(-x @ theta))) * x
         theta = theta + score / (policy.zeta * (server.t * 0.5 + k + 1))  # epsilon^2 / d = 1/2
         theta *= min(1.0, 3.0 / np.linalg.norm(theta))
     np.testing.assert_allclose(loop.pricer.params.theta, theta, rtol=1e-9, atol=1e-12)
@@ -482,7 +482,7 @@ def test_unsafe_noise_is_asked_for_by_name_and_shows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_a_device_refuses_what_it_cannot_report(name: str) -> None:
-    """Wrong shapes, impossible numbers and a seller who publishes a theta outside Theta: refused, and no value told."""
+    """Wrong shapes, impossible numbers and a theta published outside Theta are refused; no value is repeated."""
     policy = private(name, dim=2)
     device, params = policy.device(), policy.server().params
     z, p, y = np.array([[1.0, 0.5]]), np.array([1.0]), np.array([1.0])

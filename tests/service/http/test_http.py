@@ -509,7 +509,7 @@ class TestNothingIsRepeated:
         assert "31337" not in written
         assert str(offer["price"]) not in written
 
-    def test_failures_are_told_by_type_and_place(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_failures_are_reported_by_type_and_place(self, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
         def broken(*_: Any) -> Any:
             raise RuntimeError("the customer said 31337.625")
 
@@ -892,7 +892,7 @@ class TestSettings:
         with pytest.raises(InvalidInput):
             Settings(**wrong)
 
-    def test_keys_are_not_told(self) -> None:
+    def test_keys_are_not_shown(self) -> None:
         with pytest.raises(InvalidInput) as refused:
             StartKey.of("x", "admin", "31337")
         assert "31337" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""Retries are told from news wherever the keys of events are: in memory, on their way into the index, or in it."""
+"""An index of event keys distinguishes retries from new events, whether a key is in memory or in a table."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def by_hand(file: Path, statement: str, *values: Any) -> list[Any]:
 
 
 def verified(file: Path) -> tuple[int, dict[str, Any], str]:
-    """The exit code, and what is told as JSON and as text."""
+    """The exit code, and the output as JSON and as text."""
     run = CliRunner()
     plain = run.invoke(app, ["verify", "coffee", "--json", "--database", url(file)])
     text = run.invoke(app, ["verify", "--database", url(file)])
@@ -164,7 +164,7 @@ def test_verify_compares_with_other_releases_where_it_can(file: Path) -> None:
     store.close()
 
 
-def test_a_log_that_ends_before_a_snapshot_is_told_and_not_served(file: Path) -> None:
+def test_a_log_that_ends_before_a_snapshot_is_reported_and_not_served(file: Path) -> None:
     sold(file, names=("coffee", "tea"))
     by_hand(file, "DELETE FROM events WHERE product_id = 1 AND seq > 22")
     code, _, text = verified(file)
@@ -218,7 +218,7 @@ def test_looking_makes_no_database(file: Path) -> None:
     assert "no products" in str(problem)
 
 
-def test_why_a_file_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_why_a_file_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="cannot be opened: unable to open database file"):
         Store.open(f"sqlite:///{tmp_path}")
     (tmp_path / "text.db").write_text("this is no database, whatever its name says " * 50)
@@ -226,7 +226,7 @@ def test_why_a_file_cannot_be_opened_is_told(tmp_path: Path) -> None:
         Store.open(f"sqlite:///{tmp_path / 'text.db'}")
 
 
-def test_why_a_server_cannot_be_reached_is_told(server: Postgres) -> None:
+def test_why_a_server_cannot_be_reached_is_reported(server: Postgres) -> None:
     with pytest.raises(Unavailable, match="cannot be opened: connection refused") as refused:
         Store.open("postgresql://annabel:hidden@127.0.0.1:1/shop")
     address = sa.make_url(server.url("tverify"))

@@ -154,7 +154,7 @@ def test_a_command_that_fails_half_way_fails_alone(url: str, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, InvalidInput])
-def test_what_fails_once_is_tried_again_and_what_fails_twice_is_told_so(
+def test_what_fails_once_is_tried_again_and_what_fails_twice_is_refused(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: type[Exception]
 ) -> None:
     service = opened(url, define("semi-myopic"))
@@ -184,7 +184,7 @@ def test_what_fails_once_is_tried_again_and_what_fails_twice_is_told_so(
     service.stop()
 
 
-def test_what_the_database_will_not_take_is_told_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_database_rejects_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     service = opened(url, define("etc-ldp"))
     add, text = Store.add_events, '"index":0'
 
