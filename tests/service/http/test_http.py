@@ -25,16 +25,19 @@ import numpy as np
 import pytest
 import typer
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.routing import compile_path
 from typer.testing import CliRunner
 
 from hushprice import fitting
 from hushprice.cli.commands import serve as commands
 from hushprice.errors import InvalidInput
 from hushprice.service import Definition
+from hushprice.service.dashboard.bands import MIN_OUTCOMES
 from hushprice.service.demo.products import COFFEE
 from hushprice.service.errors import Unavailable
 from hushprice.service.http import server as run
 from hushprice.service.http.access_log import Log
+from hushprice.service.http.app import ENDPOINTS as DECLARED
 from hushprice.service.http.app import create_app
 from hushprice.service.http.bodies import answers
 from hushprice.service.http.rate_limits import Rates
@@ -76,7 +79,9 @@ class Shop:
         headers = dict(options.pop("headers", {}))
         if role is not None:
             headers["Authorization"] = f"Bearer {KEYS[role]}"
-        return self.loop.run_until_complete(self.client.request(method, path, headers=headers, **options))
+        answer = self.loop.run_until_complete(self.client.request(method, path, headers=headers, **options))
+        check_type(answer)
+        return answer
 
     def raw(self, path: str, body: bytes | str, role: str = "admin", kind: str = "application/json") -> httpx.Response:
         return self("POST", path, role, content=body, headers={"Content-Type": kind})
@@ -93,6 +98,18 @@ class Shop:
         self.loop.run_until_complete(self.client.aclose())
         self.loop.close()
         self.service.stop()
+
+
+def check_type(answer: httpx.Response) -> None:
+    """Check that an answer in JSON has exactly the fields that its endpoint declares, in the declared types."""
+    if not answer.content or not answer.headers["Content-Type"].startswith("application/json"):
+        return
+    request = answer.request
+    kind: type[Any] | None = answers.ErrorAnswer
+    if answer.is_success:
+        declared = (endpoint for endpoint in DECLARED if endpoint.method == request.method.replace("HEAD", "GET"))
+        kind = next(one.answer for one in declared if compile_path(one.path)[0].match(request.url.path))
+    msgspec.convert(answer.json(), kind)
 
 
 @pytest.fixture
@@ -435,6 +452,23 @@ class TestAdmin:
         assert shop("GET", f"{PRODUCT}/curve?context=1,0.5,0.25", "seller").status_code == 200
         for query in ("", "?context=", "?context=1,2", "?context=1,nan,2", "?context=1,x,2", "?context=1_0,2,3"):
             assert shop("GET", f"{PRODUCT}/curve{query}", "seller").status_code == 422, query
+
+    def test_figures_of_a_plain_product(self, shop: Shop) -> None:
+        """All fields that there can be, whose types :func:`check_type` compares with the declared ones."""
+        scone = "/v1/products/scone"
+        shop("POST", "/v1/products", json={"name": "scone", "definition": {**PLAIN, "policy": "greedy"}})
+        for k in range(MIN_OUTCOMES + 20):
+            price = shop("POST", f"{scone}/offers", json={"id": f"{k}", "context": [1.0, k % 7 / 7]}).json()["price"]
+            shop("POST", f"{scone}/outcomes", json={"offer": f"{k}", "y": float(price < 2.0 + k % 3)})
+        earned = shop("GET", f"{scone}/summary").json()["earned"]
+        assert earned["more"]["low"] < earned["more"]["high"]
+        curve = shop("GET", f"{scone}/curve?context=1,0.5").json()
+        assert curve["bands"]["level"] == 0.95
+        assert len(curve["prices"]) == len(curve["demand_low"]) == len(curve["revenue_high"])
+        assert curve["best"]["more_low"] < curve["best"]["more_high"]
+        for path, change in (("mode", {"mode": "frozen"}), ("guardrails", {"low": 2.0}), ("rollback", {"version": 3})):
+            assert shop("POST", f"{scone}/{path}", json=change).status_code == 200
+        assert len(shop("GET", f"{scone}/history").json()["events"]) == 3
 
 
 class TestStrictBodies:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from hushprice.demand import FAMILIES
 from hushprice.service.settings import Role
@@ -35,6 +35,15 @@ class ErrorAnswer(Answer):
     error: ErrorDetail
 
 
+class GuardrailsInForce(Answer):
+    """Limits on prices; null and an empty ladder limit nothing."""
+
+    low: float | None
+    high: float | None
+    ladder: list[float]
+    largest_step: float | None
+
+
 class ProductLine(Answer):
     """One of the products."""
 
@@ -58,7 +67,7 @@ class ProductAnswer(Answer):
     kind: Kind
     definition: dict[str, Any]
     mode: ModeName
-    guardrails: dict[str, Any]
+    guardrails: GuardrailsInForce
     version: int
     seq: int
     phase: str
@@ -113,7 +122,7 @@ class GuardrailsAnswer(Answer):
     """The version after a change of guardrails, and the guardrails that are in force now."""
 
     version: int
-    guardrails: dict[str, Any]
+    guardrails: GuardrailsInForce
 
 
 class StateAnswer(Answer):
@@ -124,11 +133,34 @@ class StateAnswer(Answer):
     digest: str
 
 
+class ChangeLine(Answer):
+    """A change of the mode, of the guardrails or back to an earlier version, with what was asked for."""
+
+    seq: int
+    at: float
+    kind: Literal["mode", "guardrails", "rollback"]
+    by: Annotated[str, Meta(description="The name of the key.")]
+    mode: ModeName | UnsetType = UNSET
+    low: float | UnsetType | None = UNSET
+    high: float | UnsetType | None = UNSET
+    ladder: list[float] | UnsetType = UNSET
+    largest_step: float | UnsetType | None = UNSET
+    version: Annotated[int, Meta(description="The version returned to.")] | UnsetType = UNSET
+
+
+class VersionLine(Answer):
+    """A version to which one can roll back."""
+
+    version: int
+    at: float | None
+    customers: int
+
+
 class HistoryAnswer(Answer):
     """Changes made by hand, and versions to which one can roll back."""
 
-    events: list[dict[str, Any]]
-    versions: list[dict[str, Any]]
+    events: list[ChangeLine]
+    versions: list[VersionLine]
 
 
 class KeyLine(Answer):
@@ -204,4 +236,4 @@ class ParamsAnswer(Struct):
 
 
 class OpenAnswer(Struct):
-    """An object for the page or for a person to read."""
+    """An object of no fixed fields."""

@@ -15,7 +15,8 @@ from hushprice.service.dashboard.bands import Facts
 from hushprice.service.dashboard.curve import curve as draw
 from hushprice.service.dashboard.summary import summary as summarise
 from hushprice.service.errors import NotFound
-from hushprice.service.http.bodies.answers import HistoryAnswer, OpenAnswer, ProductAnswer, ProductsAnswer, StateAnswer
+from hushprice.service.http.bodies.answers import HistoryAnswer, ProductAnswer, ProductsAnswer, StateAnswer
+from hushprice.service.http.bodies.figures import CurveAnswer, SummaryAnswer
 from hushprice.service.http.endpoint import PRODUCT, ApiRequest, Endpoint
 from hushprice.service.http.responses import Problem, answer, encoded, encoded_answer, matches
 from hushprice.service.http.routes.log_export import EVENTS_PER_PIECE, csv_lines
@@ -179,11 +180,11 @@ ENDPOINTS = (
     Endpoint(method="GET", path="/v1/products", run=products, role="device", answer=ProductsAnswer, tag="products"),
     Endpoint(method="GET", path=PRODUCT, run=product, role="seller", answer=ProductAnswer, tag="products"),
     Endpoint(
-        method="GET", path=f"{PRODUCT}/summary", run=summary, role="seller", answer=OpenAnswer, refusals=(304,),
+        method="GET", path=f"{PRODUCT}/summary", run=summary, role="seller", answer=SummaryAnswer, refusals=(304,),
         tag="products",
     ),
     Endpoint(
-        method="GET", path=f"{PRODUCT}/curve", run=curve, role="seller", answer=OpenAnswer, refusals=(409, 422),
+        method="GET", path=f"{PRODUCT}/curve", run=curve, role="seller", answer=CurveAnswer, refusals=(409, 422),
         parameters=(_CONTEXT,), tag="products",
     ),
     Endpoint(method="GET", path=f"{PRODUCT}/log", run=log, role="seller", media_type="text/csv", tag="products"),
