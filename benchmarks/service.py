@@ -59,7 +59,7 @@ def databases(kinds: str) -> Iterator[dict[str, Callable[[str], str]]]:
 
 @contextmanager
 def started(program: list[str], port: int) -> Iterator[int]:
-    """A server process, from when it answers until it is told to stop."""
+    """A server process, from when it answers until it is stopped."""
     environment = {**os.environ, "HUSHPRICE_ADMIN_KEY": KEY, "HUSHPRICE_RATE": "0"}
     process = subprocess.Popen([sys.executable, *program], env=environment, stdout=subprocess.DEVNULL)
     try:

@@ -174,7 +174,7 @@ def streaming(rows: int = 2_000_000, path: Path | None = None) -> None:
                 "seconds": float(whole),
                 "rows/s": f"{figures['rows'] / whole:,.0f}",
                 "passes": figures["passes"],
-                "rows/s a pass of the fit": f"{figures['rows'] * figures['passes'] / figures['fit seconds']:,.0f}",
+                "rows/s per pass of the fit": f"{figures['rows'] * figures['passes'] / figures['fit seconds']:,.0f}",
                 "peak MiB": figures["peak"],
             }
         )

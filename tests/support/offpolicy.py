@@ -23,7 +23,7 @@ from hushprice.evaluation import evaluate
 
 LOW, HIGH = 0.0, 3.0
 Draw = Callable[[np.random.Generator, Array], tuple[Array, dict[str, Any]]]
-"""Prices for contexts, and what evaluate is told of them: columns of the log (arrays), and options."""
+"""Prices for contexts, and the input of ``evaluate`` for them: columns of the log (arrays), and options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ def targets(world: World) -> dict[str, Aim]:
 
 
 def truth(world: World, target: Aim, customers: int = 300_000) -> tuple[float, float]:
-    """What the target and what the logged prices earn a customer, by the known demand."""
+    """What the target and the logged prices earn per customer, by the known demand."""
     z = world.customers(np.random.default_rng(5), customers)
     logged, _ = world.draw(np.random.default_rng(6), z)
     price = target.prices(z)
@@ -196,7 +196,7 @@ def one(world: World, aims: dict[str, Aim], seed: int) -> Estimates:
 def summary(
     world: World, logs: int, *, first: int = 0, only: tuple[str, ...] = (), workers: int = 1, customers: int = 300_000
 ) -> list[dict[str, Any]]:
-    """Bias and coverage in one world, a row for each target (or only some) and estimator; seeds begin at ``first``."""
+    """Bias and coverage in one world, one row per target (or only some) and estimator; seeds begin at ``first``."""
     aims = {name: target for name, target in targets(world).items() if not only or name in only}
     runs = Parallel(n_jobs=workers)(delayed(one)(world, aims, first + i) for i in range(logs))
     rows: list[dict[str, Any]] = []
