@@ -12,7 +12,8 @@ import numpy as np
 
 from hushprice.demand import FAMILIES as REGISTERED
 from hushprice.demand import Family, Linear, Logistic, Poisson
-from hushprice.kernels import glm, phases, quote
+from hushprice.kernels import glm, quote
+from hushprice.kernels import state as phases
 from hushprice.kernels.report import report_rows
 from hushprice.privacy.directions import L2Ball, PrivUnit
 from hushprice.privacy.entropy import UnsafeSeed

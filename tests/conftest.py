@@ -28,10 +28,11 @@ def make_policy(name: str, *, family: str = "logistic", dim: int = 3, **options:
         "family": family,
         "dim": dim,
         "prices": (0, 3),
-        "horizon": 700,
         "theta": theta,
         "price": 1.5,
     }
+    if "horizon" in policies.needed(policies.get(name)):
+        arguments["horizon"] = 700
     if policies.get(name).private:
         arguments |= {"epsilon": 4.0, "z_max": 2.0}  # so much that 700 rounds see both phases
         arguments |= {"demand_max": 20.0} if family == "poisson" else {}

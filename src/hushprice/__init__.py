@@ -2,9 +2,9 @@
 
 >>> import hushprice as hp
 >>> market = hp.markets.s1(dim=4)
->>> policy = hp.policies.ETCDoubling(family=hp.Logistic(), dim=4, prices=(0, 3))
+>>> policy = hp.policies.LookAhead(family=hp.Logistic(), dim=4, prices=(0, 3))
 >>> result = hp.simulate(policy, market, horizon=5_000, replications=4, seed=7)
->>> 0 < result.summary().mean < 2_000
+>>> 0 < result.summary().mean < 200
 True
 """
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hushprice.demand import Family as Family
     from hushprice.demand import Rules as Rules
     from hushprice.demand.families import *  # noqa: F403 - every family of that file
+    from hushprice.estimation.prior import Prior as Prior
     from hushprice.evaluation.evaluate import evaluate as evaluate
     from hushprice.evaluation.result import Evaluation as Evaluation
     from hushprice.fitting import DemandModel as DemandModel
@@ -61,6 +62,7 @@ _MODULES = (
 )  # fmt: skip
 _HOMES = {
     "demand": ("Family", "Rules"),
+    "estimation": ("Prior",),
     "evaluation": ("Evaluation", "evaluate"),
     "fitting": ("DemandModel", "fit"),
     "markets": ("Market",),

@@ -15,7 +15,7 @@ from hushprice import checks, kernels
 from hushprice.checks import families
 from hushprice.demand import FAMILIES, Family, register
 from hushprice.device import demand as device
-from hushprice.kernels import glm, phases, state
+from hushprice.kernels import glm, state
 from hushprice.kernels.sgd import GRID_REPORT
 from hushprice.policies import build
 
@@ -27,7 +27,7 @@ ARGUMENTS: dict[str, Any] = {
     "code": UNKNOWN, "eta": 0.3, "y": 1.0, "s": 0.1, "size": 1.0, "scale": 1.0, "mu": 0.5, "u": 0.25, "rho": 0.5,
     "a": 1.0, "b": 0.5, "p": 1.0, "price": 1.0, "cost": 0.1, "low": 0.5, "high": 3.0, "prices": np.empty(3), "g": 0.3,
     "g1": -1.0, "g2": 0.0, "gap": 1.0, "leverage": 0.1, "moved": 0.0, "alpha": 0.5, "r2": 0.1, "vertex": 1.0,
-    "q2": 0.1, "left": 0.5, "right": 3.0, "best": 0.0, "d": 2, "level": 0.1, "phase": phases.EXPLOIT, "first": 0,
+    "q2": 0.1, "left": 0.5, "right": 3.0, "best": 0.0, "d": 2, "level": 0.1, "phase": state.EXPLOIT, "first": 0,
     "last": 1, "ladder": np.array([1.0, 2.0]), "shift": 0.0, "factor": 1.0, "weights": np.empty(0), "ridge": 1.0,
     "gradient": np.empty(4), "hessian": np.empty((4, 4)), "information": np.empty((4, 4)), "tolerance": 1e-6,
     "max_passes": 3,
@@ -36,6 +36,7 @@ ARGUMENTS: dict[str, Any] = {
     "residual": np.empty(64), "h": np.empty(64), "x": X, "theta": np.full(4, 0.2), "z": Z, "before": 0.0,
     "centre": 0.0, "spread": 1.0, "blocks": np.empty((3, 2, 2)), "beta": np.full(2, 0.2),
     "pace": np.array([0.05, 0.0, 0.0, 0.5, 2.0]), "anchor": np.zeros((3, 4)), "P": np.eye(4), "Px": np.empty(4),
+    "phi": 1.0, "q": (1.0, 0.0, 1.0), "m": (1.0, 0.0, 1.0), "many": 1.0,
     "w": 1.0, "weight": 1.0, "counts": np.array([300, 299, 299, 1]),  # one more than in the estimate
     "rate": state.SGDRate(1.0, 0.0, 1.0, np.zeros(4), 2.0), "t": 0, "public": np.zeros(3, np.bool_),
     "spec": state.ReportSpec(GRID_REPORT, 1, 1, np.uint64(0), 1.0, 0.1), "words": np.ones((3, 4), np.uint64),
@@ -105,7 +106,7 @@ class _Unknown(hp.Logistic):
     code: ClassVar[int] = UNKNOWN
 
 
-@pytest.mark.parametrize("name", ["greedy", "semi-myopic", "supcb", "ucb", "ts-wtl", "ucb-wtl", "etc"])
+@pytest.mark.parametrize("name", ["look-ahead", "greedy", "semi-myopic", "supcb", "ucb", "ts-wtl", "ucb-wtl", "etc"])
 def test_a_policy_whose_family_is_unknown_to_the_kernels_raises(name: str) -> None:
     """This covers the kernels that hold the code in a named tuple."""
     policy = build(name, family=_Unknown(), dim=2, prices=(0.5, 3.0), horizon=400)

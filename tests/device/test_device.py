@@ -51,8 +51,9 @@ from hushprice.device import (
 from hushprice.device.coin import fair_coin
 from hushprice.device.guarantee import log_normal_cdf
 from hushprice.errors import HushpriceError, InvalidInput, LedgerError
-from hushprice.kernels import glm, phases, special
+from hushprice.kernels import glm, special
 from hushprice.kernels import quote as quote_kernel
+from hushprice.kernels import state as phases
 from hushprice.kernels.report import privatize_rows
 from hushprice.kernels.score import score as score_kernel
 from hushprice.privacy import Gaussian, L2Ball, PrivUnit, Report, UnsafeSeed, VectorMechanism

@@ -290,11 +290,19 @@ def test_weights_that_do_not_fit_are_refused(weights: Any, rng: np.random.Genera
 
 @pytest.mark.parametrize("name", [n for n, kind in hp.policies.REGISTRY.items() if not kind.private])
 def test_every_policy_takes_its_estimators_from_the_factory(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prior that a policy overrides reaches every estimate it prices from."""
+    """The ridge, a given prior, and a prior that a policy overrides reach every estimate it prices from."""
     policy = make_policy(name, dim=D, ridge=2.0)
+    low, high = policy.prices
+    mid, half = 0.5 * (low + high), 0.5 * (high - low)
+    centred = np.kron([[1.0, -mid], [0.0, half]], np.eye(D))  # of (alpha - mid beta, half beta), for look-ahead
+    change = centred if name == "look-ahead" else np.eye(2 * D)
     for estimator in policy.server().estimators:
-        np.testing.assert_array_equal(estimator.prior.precision, 2.0 * np.eye(2 * D))
+        np.testing.assert_allclose(estimator.prior.precision, 2.0 * change.T @ change)
     prior = Prior(np.ones(2 * D), np.diag(np.arange(1.0, 5.0)))
-    monkeypatch.setattr(Policy, "prior", property(lambda self: prior))
-    for estimator in policy.server().estimators:
-        assert estimator.prior is prior
+    if policy.takes_prior:
+        for estimator in make_policy(name, dim=D, prior=prior).server().estimators:
+            assert estimator.prior == prior
+    if name != "look-ahead":
+        monkeypatch.setattr(Policy, "initial_prior", property(lambda self: prior))
+        for estimator in policy.server().estimators:
+            assert estimator.prior == prior

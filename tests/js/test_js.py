@@ -16,7 +16,8 @@ from protocol.device_vectors import device_vectors
 
 from hushprice.demand import FAMILIES
 from hushprice.errors import BudgetSpent
-from hushprice.kernels import glm, phases, philox, quote, special
+from hushprice.kernels import glm, philox, quote, special
+from hushprice.kernels import state as phases
 from hushprice.kernels.score import score
 from hushprice.privacy import Gaussian, L2Ball, Ledger, PrivUnit
 from hushprice.privacy.directions import fair_coin

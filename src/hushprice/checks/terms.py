@@ -108,7 +108,8 @@ def check_propensities(policy: Policy) -> None:
 
 
 WITH_PROPENSITIES = (
-    "etc", "etc-doubling", "mle-cycle", "semi-myopic", "ts-wtl", "ucb", "etc-ldp", "random-price", "fixed-price",
+    "look-ahead", "etc", "etc-doubling", "mle-cycle", "semi-myopic", "ts-wtl", "ucb", "etc-ldp", "random-price",
+    "fixed-price",
 )  # fmt: skip
 
 

@@ -5,15 +5,28 @@ Estimates minimise loss(theta) + 1/2 (theta - centre)' precision (theta - centre
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
+from os import PathLike
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from hushprice.arrays import Array, array
+from hushprice.demand import Family
 from hushprice.errors import InvalidInput, finite
 from hushprice.kernels import newton as kernel
 from hushprice.kernels.state import Penalty, ridge_penalty
+
+
+class Fitted(Protocol):
+    """What :meth:`Prior.from_model` needs of a fitted model."""
+
+    theta_: Array
+    covariance_: Array
+    family_: Family
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +94,83 @@ class Prior:
         if not kernel.cholesky(self.precision.copy(), np.zeros(self.precision.shape)):
             raise InvalidInput("The precision of a prior must be positive definite: add a ridge to its diagonal.")
 
+    @classmethod
+    def of_estimate(cls, theta: npt.ArrayLike, covariance: npt.ArrayLike, *, scale: float = 1.0) -> Prior:
+        """The prior that an earlier estimate stands for.
+
+        Parameters
+        ----------
+        theta : array_like of shape (m,)
+            The estimate.
+        covariance : array_like of shape (m, m)
+            Its covariance. Coefficients whose variance is NaN were not identified: they have a ridge of 1 around 0.
+        scale : float
+            Noise of linear demand; the precision is multiplied by its square.
+
+        Returns
+        -------
+        Prior
+        """
+        centre = array("theta", theta, shape=(None,)).copy()
+        m = centre.size
+        matrix = np.array(covariance, dtype=np.float64)
+        if matrix.shape != (m, m):
+            raise InvalidInput(f"The covariance of {m} coefficients must have the shape {(m, m)}, got {matrix.shape}.")
+        known = np.isfinite(np.diag(matrix)) & (np.diag(matrix) > 0.0)
+        precision = np.eye(m)
+        block = np.ix_(known, known)
+        if known.any():
+            spread = np.sqrt(np.diag(matrix)[known])
+            inverse = np.linalg.inv(matrix[block] / np.outer(spread, spread)) / np.outer(spread, spread)
+            precision[block] = scale**2 * 0.5 * (inverse + inverse.T)
+        fixed = np.diag(matrix) == 0.0  # known exactly, for example 0 where the price sensitivity does not depend on it
+        precision[fixed, fixed] = 100.0 * max(float(np.diag(precision).max()), 1.0)
+        centre[~known & ~fixed] = 0.0
+        return cls(centre, precision)
+
+    @classmethod
+    def from_model(cls, model: Fitted | str | PathLike[str], trust: float = 1.0) -> Prior:
+        """What a fitted demand model knows: its estimate, with the precision of the estimate.
+
+        A policy with this prior starts at the model's prices and goes on learning. Its ``dim`` and ``prices`` must be
+        those of the model (``model.encoding_.dim`` and ``model.prices_``).
+
+        Parameters
+        ----------
+        model : DemandModel or path-like
+            A fitted ``hushprice.DemandModel`` or the file that its ``save`` wrote.
+        trust : float
+            Share of the log's weight that counts, above 0 and at most 1. Below 1 the prior is wider: 0.25 doubles the
+            standard errors. Lower it if the log is old, from another season, or its prices were chosen for reasons
+            that the features do not show.
+
+        Returns
+        -------
+        Prior
+
+        Examples
+        --------
+        >>> from hushprice import DemandModel
+        >>> rng = np.random.default_rng(1)
+        >>> price = rng.uniform(1, 3, 5000)
+        >>> sold = rng.random(5000) < 1 / (1 + np.exp(price - 2))
+        >>> model = DemandModel(price="price").fit({"price": price}, sold)
+        >>> Prior.from_model(model).centre.round(1)
+        array([1.9, 1. ])
+        """
+        trust = finite("trust", trust, minimum=0.0, maximum=1.0, strict=True)
+        if isinstance(model, (str, PathLike)):
+            fitted: Fitted = import_module("hushprice.fitting").DemandModel.load(model)  # a layer above this one
+        else:
+            fitted = model
+        missing = [name for name in ("theta_", "covariance_", "family_") if not hasattr(fitted, name)]
+        if missing:
+            raise InvalidInput(
+                f"Prior.from_model takes a fitted DemandModel or its file: this one has no {', '.join(missing)}."
+            )
+        prior = cls.of_estimate(fitted.theta_, fitted.covariance_, scale=fitted.family_.scale)
+        return cls(prior.centre, trust * prior.precision)
+
     @property
     def dim(self) -> int:
         """The length d of contexts."""
@@ -113,7 +203,39 @@ class Prior:
         """The prior as kernels take it. (Arrays are copied: Numba compiles separate code for read-only arrays.)"""
         if self._ridge is not None:
             return ridge_penalty(self._ridge)
+        return self.dense_penalty
+
+    @property
+    def dense_penalty(self) -> Penalty:
+        """The prior as kernels take it, with a precision matrix also for a ridge."""
         return Penalty(0.0, self.centre.copy(), self.precision.copy())
+
+    def config(self) -> dict[str, Any]:
+        """The prior as plain data; :meth:`of` reads it back."""
+        return {"centre": self.centre.tolist(), "precision": self.precision.tolist()}
+
+    @classmethod
+    def of(cls, config: Prior | Mapping[str, Any]) -> Prior:
+        """A prior from the plain data of :meth:`config`.
+
+        Parameters
+        ----------
+        config : Prior or mapping
+            A prior, which is returned as it is, or what :meth:`config` returned.
+        """
+        if isinstance(config, Prior):
+            return config
+        if not isinstance(config, Mapping) or set(config) != {"centre", "precision"}:
+            raise InvalidInput("A prior is made of its centre and its precision.")
+        return cls(config["centre"], config["precision"])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Prior):
+            return NotImplemented
+        return np.array_equal(self.centre, other.centre) and np.array_equal(self.precision, other.precision)
+
+    def __hash__(self) -> int:
+        return hash((self.centre.tobytes(), self.precision.tobytes()))
 
 
 def _ridge_of(centre: Array, precision: Array) -> float | None:

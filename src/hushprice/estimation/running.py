@@ -50,6 +50,8 @@ class RunningEstimator:
         The demand family.
     prior : Prior
         The prior of theta; ``Prior.ridge`` for a ridge.
+    dense : bool
+        Whether the penalty is stored as a matrix even for a ridge, so that a kernel can change it in place.
 
     Examples
     --------
@@ -60,10 +62,10 @@ class RunningEstimator:
     array([-0.236,  0.471])
     """
 
-    def __init__(self, family: Family, *, prior: Prior) -> None:
+    def __init__(self, family: Family, *, prior: Prior, dense: bool = False) -> None:
         m = prior.centre.size
-        self.family, self.prior, self.dim = family, prior, prior.dim
-        self._penalty = prior.penalty
+        self.family, self.dim = family, prior.dim
+        self._given, self._penalty = prior, prior.dense_penalty if dense else prior.penalty
         self.x, self.y, self.weight = np.empty((64, m)), np.empty(64), np.ones(64)
         self._theta, self.P = prior.centre.copy(), prior.covariance
         self.counts = np.zeros(4, dtype=np.int64)
@@ -71,6 +73,17 @@ class RunningEstimator:
         self.anchor = np.zeros((3, m))
         self.anchor[0] = prior.centre
         self._ahead: RunningEstimator | None = None  # see estimate
+
+    @property
+    def prior(self) -> Prior:
+        """The prior in force."""
+        penalty = self._penalty
+        return Prior(penalty.centre, penalty.precision) if penalty.precision.size else self._given
+
+    def begin(self) -> None:
+        """Start at the prior in force, after a kernel changed it; there must be no record."""
+        prior = self.prior
+        self._theta[:], self.P[:], self.anchor[0] = prior.centre, prior.covariance, prior.centre
 
     def move(self, theta: Array, P: Array, counts: Any, pace: Array, anchor: Array) -> None:
         """Move the state into these arrays, for example into one row per array of a stack of estimators.

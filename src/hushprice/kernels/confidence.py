@@ -16,11 +16,10 @@ import numpy as np
 from hushprice.kernels.glm import best_price, best_profit, outcome, profit
 from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.newton import dot
-from hushprice.kernels.phases import INDEX, SAMPLE, STAGES
 from hushprice.kernels.quote import arm_price
 from hushprice.kernels.running import HELD, USED, append, assimilated, refit
 from hushprice.kernels.special import normal_quantile
-from hushprice.kernels.state import Belief, EstimatorState, Scratch
+from hushprice.kernels.state import INDEX, SAMPLE, STAGES, Belief, EstimatorState, Scratch
 from hushprice.kernels.ucb_price import STACK, length, optimistic_price
 
 # -- the root of V^-1 -------------------------------------------------------------------------------------------

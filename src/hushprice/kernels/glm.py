@@ -78,6 +78,23 @@ def curvature(code, eta):
     return unknown_family(code)
 
 
+@inlined
+def mean_and_information(code, eta):
+    """(psi'(eta), the expected second derivative of the loss at eta), from shared terms."""
+    if code == LOGISTIC:
+        e = exp(-abs(eta))
+        mu = 1.0 / (1.0 + e)
+        return (mu if eta >= 0.0 else e * mu), e * mu * mu
+    if code == POISSON:
+        mu = exp(eta)
+        return mu, mu
+    if code == LINEAR:
+        return eta, 1.0
+    if code == PROBIT:
+        return normal_cdf(eta), hazard(eta) * hazard(-eta)
+    return unknown_family(code), 0.0
+
+
 @compiled
 def skewness(code, eta):
     """psi'''(eta)."""
@@ -98,6 +115,16 @@ def positive(code):
     if code in (LOGISTIC, POISSON, PROBIT):
         return True
     if code == LINEAR:
+        return False
+    return unknown_family(code) > 0.0
+
+
+@compiled
+def binary(code):
+    """Whether outcomes are 0 or 1."""
+    if code in (LOGISTIC, PROBIT):
+        return True
+    if code in (LINEAR, POISSON):
         return False
     return unknown_family(code) > 0.0
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from hushprice.kernels.glm import best_price, best_prices, outcome, profit, utility
 from hushprice.kernels.jit import compiled, inlined
-from hushprice.kernels.phases import EXPLOIT, EXPLORE, FIXED, GRID, PERTURB
 from hushprice.kernels.running import HELD, USED, append, assimilated, refit
+from hushprice.kernels.state import EXPLOIT, EXPLORE, FIXED, GRID, PERTURB
 
 
 @inlined

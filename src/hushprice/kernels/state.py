@@ -11,6 +11,11 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
+# Numbers of the phases, the ways in which a device prices. ``policies.Phase`` has their properties.
+EXPLORE, EXPLOIT, PERTURB, FIXED, GRID = 0, 1, 2, 3, 4  # from theta: hushprice.kernels.quote
+INDEX, SAMPLE, SET, STAGES = 5, 6, 7, 8  # from confidence bounds: hushprice.kernels.confidence
+AHEAD = 9  # from what a price teaches: hushprice.kernels.look_ahead
+
 
 class SimulatedDemand(NamedTuple):
     """Demand of a block of simulated customers, for ``hushprice.kernels.glm.outcome``."""
@@ -138,6 +143,48 @@ class StagesState(NamedTuple):
     anchor: Array
     root: Array  # (S, m, m), W with V^-1 = W W'
     inside: Counts  # (S,), records in V
+
+
+class AheadPlan(NamedTuple):
+    """The configuration of a look-ahead policy."""
+
+    cost: float
+    low: float  # the policy's range of prices
+    high: float
+    horizon: float  # T, infinite if it is not known
+    spread: float  # of the random part of a price, in standard errors of the greedy price
+    ridge: float  # divides the prior variances
+    centre: Array  # (m,) and
+    precision: Array  # (m, m) of a given prior; both empty without one
+
+
+class AheadRule(NamedTuple):
+    """How devices price by looking ahead."""
+
+    code: int  # of the family
+    theta: Array  # (m,)
+    P: Array  # (m, m), the inverse of the penalised Hessian
+    gains: Array  # (3, d, d), mean of r'' p_a^2 z z', r'' p_a p_b z z' and r'' p_b^2 z z' over customers
+    seen: Array  # (d,), 1 for features that some customer had; 0 for those that were 0 so far
+    dispersion: float  # phi: the covariance of theta is phi P
+    later: float  # N, how many later customers an outcome informs
+    own: float  # share of the customer's own gains in the mean
+    spread: float  # as in AheadPlan
+    cost: float  # the policy's
+    low: float
+    high: float
+
+
+class AheadState(NamedTuple):
+    """What a look-ahead policy has learned."""
+
+    estimate: EstimatorState  # its penalty is dense and changes in place
+    gains: Array  # (3, d, d)
+    tally: Array  # TOTAL, REVISION, DISPERSION, TRUST, FOLDED, SQUARES of hushprice.kernels.look_ahead
+    features: Array  # (4, d): SUM, SQUARE, COUNT, VALUE of each feature
+    moments: Array  # (d, d), sum of z z'
+    variances: Array  # (3,), prior variance of NUMBER, INDICATOR and CONSTANT features
+    folded: Array  # (m + 1, m), Hessian and linear term of records that are no longer held
 
 
 class StreamedRows(NamedTuple):

@@ -10,8 +10,8 @@ import numpy as np
 from hushprice.kernels.confidence import decide, scratch
 from hushprice.kernels.glm import best_price, draw, mean, profit, utility
 from hushprice.kernels.jit import compiled
-from hushprice.kernels.phases import EXPLOIT, EXPLORE, GRID, PERTURB
 from hushprice.kernels.quote import better_rung, nearest_rung, quote_on_terms, rungs, window
+from hushprice.kernels.state import EXPLOIT, EXPLORE, GRID, PERTURB
 
 
 @compiled

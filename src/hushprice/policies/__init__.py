@@ -12,7 +12,8 @@ from hushprice.policies.bounds import BoundPolicy, Plan
 from hushprice.policies.episodes import EpisodePolicy
 from hushprice.policies.etc import ETC
 from hushprice.policies.etc_doubling import ETCDoubling
-from hushprice.policies.exchange import Bounds, Params, Progress, Quotes, Records
+from hushprice.policies.exchange import Bounds, Outlook, Params, Progress, Quotes, Records
+from hushprice.policies.look_ahead import LookAhead
 from hushprice.policies.mle_cycle import MLECycle
 from hushprice.policies.phases import Phase
 from hushprice.policies.pricer import Offer, Pricer
@@ -65,7 +66,7 @@ def register(cls: type[Policy]) -> type[Policy]:
 
 
 for _policy in (
-    ETC, ETCDoubling, MLECycle, SemiMyopic, SupCB, SupCBDoubling, SupCBAdversarial, UCB, ThompsonWTL, UCBWTL,
+    LookAhead, ETC, ETCDoubling, MLECycle, SemiMyopic, SupCB, SupCBDoubling, SupCBAdversarial, UCB, ThompsonWTL, UCBWTL,
     ETCLDP, ETCLDPDoubling, ETCLDPApprox, ETCLDPApproxDoubling, ETCLDPMixed, ETCLDPMixedDoubling,
     Greedy, Clairvoyant, FixedPrice, RandomPrice,
 ):  # fmt: skip
@@ -95,6 +96,26 @@ def get(name: str) -> type[Policy]:
     return REGISTRY[name]
 
 
+def needed(cls: type[Policy]) -> set[str]:
+    """The options without a default.
+
+    Parameters
+    ----------
+    cls : type of Policy
+        A policy class.
+
+    Returns
+    -------
+    set of str
+
+    Examples
+    --------
+    >>> sorted(needed(UCB))
+    ['dim', 'family', 'horizon', 'prices']
+    """
+    return {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING}
+
+
 def build(name: str, **options: Any) -> Policy:
     """A policy by name.
 
@@ -121,8 +142,7 @@ def build(name: str, **options: Any) -> Policy:
     for option in options:
         if option not in accepted | optional:
             raise InvalidInput(f"The policy {name} has no option {option!r}. It takes {', '.join(sorted(accepted))}.")
-    needed = {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING}
-    if missing := needed - set(options):
+    if missing := needed(cls) - set(options):
         raise MissingOption(f"The policy {name} also needs {', '.join(sorted(missing))}.")
     return cls(**{key: value for key, value in options.items() if key in accepted})
 
@@ -146,9 +166,11 @@ __all__ = [
     "EpisodePolicy",
     "FixedPrice",
     "Greedy",
+    "LookAhead",
     "MLECycle",
     "MixedReports",
     "Offer",
+    "Outlook",
     "Params",
     "Phase",
     "Plan",

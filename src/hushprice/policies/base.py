@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeGuard, TypeVar
 
 import numpy as np
@@ -55,6 +55,9 @@ class Policy(ABC):
         Unit cost: a sale earns (p - cost) y. Customers may come with costs of their own instead.
     rules : Rules, optional
         Business rules that every price must meet.
+    prior : Prior, optional
+        What is known about theta before the first sale, for example from a log (``Prior.from_model``). It replaces the
+        ridge. Policies that learn nothing and private policies take none.
 
     Attributes
     ----------
@@ -66,12 +69,15 @@ class Policy(ABC):
         Whether customers of a private policy may agree to send raw records.
     not_served : str
         Why the pricing service does not run this policy; empty if it does.
+    takes_prior : bool
+        Whether the policy learns from a prior.
     """
 
     name: ClassVar[str]
     private: ClassVar[bool] = False
     raw_by_choice: ClassVar[bool] = False
     not_served: ClassVar[str] = ""
+    takes_prior: ClassVar[bool] = True
 
     family: Family
     dim: int
@@ -79,6 +85,7 @@ class Policy(ABC):
     ridge: float = 1.0
     cost: float = 0.0
     rules: Rules | None = None
+    prior: Prior | None = None
 
     def __post_init__(self) -> None:
         self._set("family", as_family(self.family))
@@ -88,6 +95,16 @@ class Policy(ABC):
         self._set("cost", finite("cost", self.cost, minimum=0.0, maximum=LARGEST_VALUE))
         if self.rules is not None:
             self._check_rules(self.rules)
+        if self.prior is not None:
+            self._check_prior(self.prior)
+
+    def _check_prior(self, prior: Prior) -> None:
+        if not isinstance(prior, Prior):
+            raise InvalidInput(f"prior must be hushprice.Prior, got {type(prior).__name__}.")
+        if not self.takes_prior:
+            raise InvalidInput(f"The policy {self.name} takes no prior: leave it out.")
+        if prior.dim != self.dim:
+            raise InvalidInput(f"The prior is for contexts of length {prior.dim}, the policy for length {self.dim}.")
 
     def _check_rules(self, rules: Rules) -> None:
         """Raise InvalidInput for rules that cannot be met. Policies with other ranges of experiments override it."""
@@ -108,13 +125,19 @@ class Policy(ABC):
         return None
 
     @property
-    def prior(self) -> Prior:
-        """The prior of every estimate: ridge/2 |theta|^2."""
-        return Prior.ridge(self.dim, self.ridge)
+    def initial_prior(self) -> Prior:
+        """The prior of every estimate: the given one, or ridge/2 |theta|^2."""
+        return Prior.ridge(self.dim, self.ridge) if self.prior is None else self.prior
 
-    def estimator(self) -> RunningEstimator:
-        """A new running estimator with this policy's family and prior, for its server."""
-        return RunningEstimator(self.family, prior=self.prior)
+    def estimator(self, *, dense: bool = False) -> RunningEstimator:
+        """A new running estimator with this policy's family and prior, for its server.
+
+        Parameters
+        ----------
+        dense : bool
+            Whether a kernel changes the prior in place.
+        """
+        return RunningEstimator(self.family, prior=self.initial_prior, dense=dense)
 
     def stage_estimators(self, stages: int) -> StageEstimators:
         """New running estimators with confidence widths, for stages that share no record.
@@ -124,7 +147,7 @@ class Policy(ABC):
         stages : int
             Number of stages.
         """
-        return StageEstimators(self.family, prior=self.prior, stages=stages)
+        return StageEstimators(self.family, prior=self.initial_prior, stages=stages)
 
     @abstractmethod
     def server(self) -> Server[Any]:
@@ -177,13 +200,22 @@ class Policy(ABC):
         own = self.cost if cost is None else cost
         return Terms.of(self.rules, self.prices, n, cost=own, segment=segment, last=last)
 
-    def start(self, *, seed: Seed = None, patience: int = 100_000, unsafe_privacy_seed: Seed = None) -> Pricer:
+    def start(
+        self,
+        *,
+        seed: Seed = None,
+        prior: Prior | None = None,
+        patience: int = 100_000,
+        unsafe_privacy_seed: Seed = None,
+    ) -> Pricer:
         """A new live pricer for this policy.
 
         Parameters
         ----------
         seed : int or SeedSequence, optional
             Seed of the price experiments. Default: fresh entropy.
+        prior : Prior, optional
+            Replaces the policy's prior.
         patience : int
             How many offers may wait for their outcome before the oldest is closed.
         unsafe_privacy_seed : int or SeedSequence, optional
@@ -191,7 +223,8 @@ class Policy(ABC):
         """
         from hushprice.policies.pricer import Pricer
 
-        return Pricer(self, seed=seed, patience=patience, unsafe_privacy_seed=unsafe_privacy_seed)
+        policy = self if prior is None else replace(self, prior=prior)
+        return Pricer(policy, seed=seed, patience=patience, unsafe_privacy_seed=unsafe_privacy_seed)
 
     def config(self) -> dict[str, Any]:
         """The configuration as plain data; :meth:`from_config` reads it back."""
@@ -204,11 +237,12 @@ class Policy(ABC):
                 value = value.tolist()
             elif isinstance(value, tuple):
                 value = list(value)
-            elif isinstance(value, Rules):
+            elif isinstance(value, (Rules, Prior)):
                 value = value.config()
             plain[field.name] = value
-        if plain["rules"] is None:
-            del plain["rules"]
+        for name in ("rules", "prior"):
+            if plain[name] is None:
+                del plain[name]
         return plain
 
     @classmethod
@@ -229,6 +263,8 @@ class Policy(ABC):
         family = family_from(options.pop("family"))
         if options.get("rules") is not None:
             options["rules"] = Rules.of(options["rules"])
+        if options.get("prior") is not None:
+            options["prior"] = Prior.of(options["prior"])
         return cls(family=family, **options)
 
 

@@ -33,6 +33,7 @@ class Clairvoyant(Policy):
     """
 
     name: ClassVar[str] = "clairvoyant"
+    takes_prior: ClassVar[bool] = False
     theta: Array
 
     def __post_init__(self) -> None:
@@ -60,6 +61,7 @@ class FixedPrice(Policy):
     """
 
     name: ClassVar[str] = "fixed-price"
+    takes_prior: ClassVar[bool] = False
     price: float
 
     def __post_init__(self) -> None:
@@ -78,6 +80,7 @@ class RandomPrice(Policy):
     """A price experiment with every customer. It takes the options of :class:`Policy`."""
 
     name: ClassVar[str] = "random-price"
+    takes_prior: ClassVar[bool] = False
 
     def server(self) -> ConstantServer:
         return ConstantServer(Params(version=1, phase=Phase.EXPLORE, theta=np.zeros(2 * self.dim)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -53,6 +53,34 @@ class Bounds:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """What a look-ahead device needs beside theta; the formulas are in :mod:`hushprice.kernels.look_ahead`.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (2 d, 2 d)
+        Covariance of theta, divided by ``dispersion``.
+    gains : ndarray of shape (3, d, d)
+        What an error of theta costs, averaged over customers.
+    seen : ndarray of shape (d,)
+        1 for the features that some customer had, else 0.
+    dispersion : float
+        Variance of an outcome relative to the family's.
+    later : float
+        How many later customers an outcome informs.
+    own : float
+        Weight of the customer's own gains in the average.
+    """
+
+    covariance: Array
+    gains: Array
+    seen: Array
+    dispersion: float
+    later: float
+    own: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Params:
     """What the server publishes: everything a device needs to price, and nothing about any customer.
 
@@ -72,6 +100,8 @@ class Params:
         The estimate that the outcome is for, in policies with several.
     bounds : Bounds, optional
         Set in the phases that price from confidence bounds.
+    outlook : Outlook, optional
+        Set in the phase AHEAD.
     """
 
     version: int
@@ -81,6 +111,14 @@ class Params:
     learn: bool = False
     stage: int = 1
     bounds: Bounds | None = None
+    outlook: Outlook | None = None
+
+    @property
+    def small(self) -> Params:
+        """These params to store: without the matrices, which the server gives again."""
+        if self.bounds is None and self.outlook is None:
+            return self
+        return replace(self, bounds=None, outlook=None)
 
     @property
     def experiment(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from hushprice.kernels import phases
+from hushprice.kernels import state as phases
 
 _BOTH = "Earning and learning"
 
@@ -109,5 +109,13 @@ class Phase(IntEnum):
         phases.STAGES,
         _BOTH,
         "Prices that cannot be the best are ruled out, one after the other.",
+        "experiments",
+    )
+    # the price of most profit plus what its outcome teaches
+    AHEAD = (
+        phases.AHEAD,
+        _BOTH,
+        "Each customer gets the best known price, moved as far as what is learned from it is worth.",
+        "draws",
         "experiments",
     )

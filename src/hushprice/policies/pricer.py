@@ -39,7 +39,7 @@ class Offer:
     stage : int
         The estimate that the outcome is for; 0 if the policy does not learn from it.
     params : Params
-        The params at the time of the offer, without their bounds.
+        The params at the time of the offer, without their matrices.
     z : ndarray of shape (1, d) or None
         The context. Under a private policy it exists only in the caller's offer, which stands for the device.
     propensity : float
@@ -173,7 +173,7 @@ class Pricer:
             price=float(quote.price[0]),
             experiment=quote.experiments > 0,
             stage=int(np.max(quote.stage)),
-            params=params if params.bounds is None else replace(params, bounds=None),
+            params=params.small,
             z=context,
             propensity=float(propensity.value[0]),
             discrete=bool(propensity.discrete[0]),

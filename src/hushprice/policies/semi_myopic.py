@@ -53,9 +53,16 @@ class _Myopic(Policy):
         raise NotImplementedError
 
     @property
+    def usual_warmup(self) -> int:
+        """The warm-up of a policy without a prior."""
+        return 4 * self.dim + 10
+
+    @property
     def records_to_start(self) -> int:
         """Number of records at uniform prices before the first greedy price."""
-        return 4 * self.dim + 10 if self.warmup is None else self.warmup
+        if self.warmup is not None:
+            return self.warmup
+        return self.usual_warmup if self.prior is None else 0
 
     def server(self) -> MyopicServer:
         return MyopicServer(self)
@@ -75,7 +82,7 @@ class SemiMyopic(_Myopic):
     every : int
         One round in so many is recorded.
     warmup : int, optional
-        Records at uniform prices before the first greedy price. Default: 4 d + 10.
+        Records at uniform prices before the first greedy price. Default: 4 d + 10, and 0 with a prior.
     **options
         Those of :class:`Policy`.
 
@@ -109,7 +116,8 @@ class Greedy(_Myopic):
     every : int
         One round in so many is recorded.
     warmup : int, optional
-        Records at uniform prices before the first greedy price. Default: 2 d, the fewest that can identify theta.
+        Records at uniform prices before the first greedy price. Default: 2 d, the fewest that can identify theta, and 0
+        with a prior.
     **options
         Those of :class:`Policy`.
     """
@@ -122,8 +130,8 @@ class Greedy(_Myopic):
         return 0.0
 
     @property
-    def records_to_start(self) -> int:
-        return 2 * self.dim if self.warmup is None else self.warmup
+    def usual_warmup(self) -> int:
+        return 2 * self.dim
 
 
 class MyopicServer(Server[Records]):

@@ -26,7 +26,7 @@ class _Centred(hp.policies.ETC):
     """ETC whose prior has a centre away from 0 and directions of different precision."""
 
     @property
-    def prior(self) -> Prior:
+    def initial_prior(self) -> Prior:
         return Prior([3.0, -1.0, 2.0, 0.5], np.diag([4.0, 2.0, 1.0, 3.0]) + 0.5)
 
 

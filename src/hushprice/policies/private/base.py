@@ -79,6 +79,7 @@ class PrivatePolicy(Policy):
     """
 
     private: ClassVar[bool] = True
+    takes_prior: ClassVar[bool] = False
     learner: ClassVar[PrivateLearner]  # how reports become an estimate
 
     epsilon: float

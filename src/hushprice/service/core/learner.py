@@ -23,7 +23,7 @@ from hushprice.service.core import learner_state, offers, params_document
 from hushprice.service.core.events import Event, Mode, chained
 from hushprice.service.core.fingerprint import copied, digest
 from hushprice.service.core.open_offers import OpenOffer, OpenOffers
-from hushprice.service.core.published import PublishedPhase, PublishedPhases, instructions, published, without_bounds
+from hushprice.service.core.published import PublishedPhase, PublishedPhases, instructions, published
 from hushprice.service.core.statistics import Closed, ProductStatistics
 from hushprice.service.definition import Definition
 from hushprice.service.errors import DamagedLog
@@ -79,7 +79,7 @@ class Learner:
         self.last_prices = fresh(policy.rules)  # of each segment of a plain product
         self.open_offers: OpenOffers[OpenOffer] = OpenOffers(definition.wait)
         self.statistics = ProductStatistics(definition)
-        self.policy_params = without_bounds(self.server.params)
+        self.policy_params = self.server.params.small
         self.params = self.policy_params
         self.published_phases = PublishedPhases()  # of a private product
         self.publish()
@@ -251,7 +251,7 @@ class Learner:
         causes. Within a run of reports none of them occurs before its end, so the result does not depend on how the log
         is split into runs.
         """
-        before, self.policy_params = self.policy_params, without_bounds(params)
+        before, self.policy_params = self.policy_params, params.small
         if self.policy.private:
             changed = instructions(before) != instructions(params)
         else:

@@ -75,11 +75,6 @@ def published(learner: Learner) -> Params:
     return params
 
 
-def without_bounds(params: Params) -> Params:
-    """Params to store: bounds are large, and the server gives them again."""
-    return params if params.bounds is None else replace(params, bounds=None)
-
-
 def instructions(params: Params) -> tuple[Phase, float, bool, int]:
     """All params except the estimate."""
     return params.phase, params.level, params.learn, params.stage

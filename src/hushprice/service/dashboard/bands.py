@@ -45,7 +45,7 @@ import numpy as np
 
 from hushprice.arrays import Array
 from hushprice.estimation import Prior
-from hushprice.policies import Policy, PrivatePolicy
+from hushprice.policies import Policy, PrivatePolicy, Server
 from hushprice.service.core.events import Mode
 from hushprice.service.definition import Definition, Feature
 from hushprice.service.guardrails import Limits
@@ -127,13 +127,20 @@ class Facts:
             estimated=learner.learned > 0 and learner.policy_params.personal,
             theta=theta.copy(),
             covariance=None if covariance is None else covariance.copy(),
-            prior=learner.definition.policy.prior if learner.server.estimators else None,
+            prior=_prior(learner.server),
             steps=learner.server.steps,
             explored=learner.explored,
             settled=learner.learned - learner.learned_before_guardrails,
             floor=learner.rolled_back_at,
             cache=_caches.setdefault(learner, {}),
         )
+
+
+def _prior(server: Server[Any]) -> Prior | None:
+    """The prior of the estimate that the server states."""
+    if not server.estimators:
+        return None
+    return max(server.estimators, key=lambda estimator: estimator.records).prior
 
 
 def spread(facts: Facts) -> Spread:

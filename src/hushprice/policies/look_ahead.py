@@ -1,0 +1,258 @@
+"""Look-ahead pricing: each price weighs its profit against what its outcome teaches for all later customers.
+
+p_t = argmax over p in [l, u] of (p - cost) psi'(z.alpha - p z.beta) + N/2 w x'P G P x / (1 + w x'P x),   x = (z, -p z)
+
+with P the covariance of the estimate, w the information of an outcome, G the mean loss per squared error of theta, and
+N the number of later customers whom the outcome informs. ``kernels/look_ahead.py`` has the formulas. The price is
+uniform around p_t, so that it has a density. There is no phase of experiments.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hushprice.arrays import Array
+from hushprice.demand import Terms
+from hushprice.errors import SnapshotError, finite, positive_int
+from hushprice.estimation import RunningEstimator
+from hushprice.kernels import look_ahead as kernel
+from hushprice.kernels.state import AheadPlan, AheadRule, AheadState
+from hushprice.policies.base import Device, Policy, Server
+from hushprice.policies.exchange import FOREVER, Outlook, Params, Progress, Propensity, Quotes, Records
+from hushprice.policies.loop import Customers, Loop
+from hushprice.policies.phases import Phase
+from hushprice.policies.snapshot import whole
+from hushprice.privacy import Entropy
+
+LARGEST_AHEAD = 1000  # dim: the state has three matrices of (2 d)^2 numbers
+BLOCK_CUSTOMERS = 8192  # customers per call of the compiled loop
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookAhead(Policy):
+    """Weighs each sale against what its outcome teaches. The policy to start with: nothing to tune.
+
+    Parameters
+    ----------
+    horizon : int, optional
+        Number of customers T, if it is known: the policy then stops learning towards the end.
+    spread : float
+        Each price is uniform within sqrt(3) times ``spread`` standard errors of the greedy price, and at least 0.5% of
+        the price range, of the chosen price. With 0 prices are not random, and have no density.
+    **options
+        Those of :class:`Policy`.
+
+    Notes
+    -----
+    Units do not matter: with prices in cents, or a feature in other units, the policy earns the same money. Features
+    are recognised as numbers, indicators (0 or one other value) or constants, and the prior variance of each kind is
+    learned. Where indicators form a complete group, as segments do, the segments share what they learn as far as they
+    are alike. ``ridge`` divides the prior variances that the policy starts with; with a ``prior`` of one's own it is
+    not used.
+
+    Let contexts hold a constant. Without one the model can be unable to bend, and the policy confirms its own error.
+
+    Examples
+    --------
+    >>> pricer = LookAhead(family="logistic", dim=2, prices=(0, 3)).start(seed=1)
+    >>> for _ in range(100):
+    ...     offer = pricer.offer([1.0, 0.5])
+    ...     _ = pricer.observe(offer, offer.price < 1.5)
+    >>> pricer.offer([1.0, 0.5]).discrete
+    False
+    """
+
+    name: ClassVar[str] = "look-ahead"
+    horizon: int | None = None
+    spread: float = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive_int("dim", self.dim, maximum=LARGEST_AHEAD)
+        if self.horizon is not None:
+            self._set("horizon", positive_int("horizon", self.horizon))
+        self._set("spread", finite("spread", self.spread, minimum=0.0, maximum=10.0))
+
+    def plan(self) -> AheadPlan:
+        """The configuration as kernels take it."""
+        prior, m = self.prior, 2 * self.dim
+        centre, precision = (np.empty(0), np.empty((0, 0))) if prior is None else (prior.centre, prior.precision)
+        horizon = np.inf if self.horizon is None else float(self.horizon)
+        assert centre.size in (0, m)
+        return AheadPlan(
+            self.cost, *self.prices, horizon, self.spread, self.ridge, centre.copy(), precision.copy()
+        )  # fmt: skip
+
+    def device(self, entropy: Entropy | None = None) -> AheadDevice:
+        return AheadDevice(self)
+
+    def server(self) -> AheadServer:
+        return AheadServer(self)
+
+    def loop(self, entropy: Entropy | None = None) -> Loop:
+        return AheadLoop(self.device(entropy), self.server())
+
+
+class AheadDevice(Device):
+    """Prices from the published outlook."""
+
+    policy: LookAhead
+
+    def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None = None) -> Quotes:
+        if params.outlook is None:
+            return super().quote(params, z, rng, terms)
+        uniforms, prices = rng.random(len(z)), np.empty(len(z))
+        kernel.ahead_quotes(self._outlook(params, params.outlook), z, uniforms, self._terms(terms, len(z)), prices)
+        return Quotes(prices, params.stage, params.experiment)
+
+    def propensity(self, params: Params, z: Array, price: Array, terms: Terms | None = None) -> Propensity:
+        if params.outlook is None:
+            return super().propensity(params, z, price, terms)
+        value, discrete = np.empty(len(z)), np.empty(len(z), dtype=np.bool_)
+        before = self._terms(terms, len(z)).before()
+        kernel.ahead_propensities(self._outlook(params, params.outlook), z, price, before, value, discrete)
+        return Propensity(value, discrete)
+
+    def _terms(self, terms: Terms | None, n: int) -> Terms:
+        policy = self.policy
+        return Terms.of(None, policy.prices, n, cost=policy.cost) if terms is None else terms.within(policy.prices)
+
+    def _outlook(self, params: Params, outlook: Outlook) -> AheadRule:
+        policy = self.policy
+        return AheadRule(
+            policy.family.code, params.theta, outlook.covariance, outlook.gains, outlook.seen, outlook.dispersion,
+            outlook.later, outlook.own, policy.spread, policy.cost, *policy.prices,
+        )  # fmt: skip
+
+
+class AheadServer(Server[Records]):
+    """Learns from every sale: the estimate, its prior, and what an error of theta costs."""
+
+    def __init__(self, policy: LookAhead) -> None:
+        d = policy.dim
+        self.policy, self.plan = policy, policy.plan()
+        self.t = 0  # rounds quoted
+        self.estimator = policy.estimator(dense=True)
+        self.gains = np.zeros((3, d, d))
+        phi = float(policy.family.scale**2)
+        self.tally = np.array([0.0, 0.0, phi, 1.0, 0.0, kernel.PSEUDO * phi])
+        self.features, self.moments = np.zeros((4, d)), np.zeros((d, d))
+        self.variances, self.folded = np.ones(3), np.zeros((2 * d + 1, 2 * d))
+        kernel.penalise(self.plan, self.learned())
+        self.estimator.begin()
+
+    def learned(self) -> AheadState:
+        """The state as kernels take it."""
+        return AheadState(
+            self.estimator.arrays(), self.gains, self.tally, self.features, self.moments, self.variances, self.folded
+        )
+
+    @property
+    def params(self) -> Params:
+        t, learned = self.t + 1, self.learned()
+        if kernel.warming(self.plan, learned):
+            return Params(version=t, phase=Phase.EXPLORE, theta=self.estimator.published, learn=True)
+        rule = kernel.rule_of(self.plan, learned, float(t))
+        outlook = Outlook(
+            covariance=rule.P.copy(),
+            gains=rule.gains.copy(),
+            seen=rule.seen,
+            dispersion=rule.dispersion,
+            later=rule.later,
+            own=rule.own,
+        )
+        return Params(version=t, phase=Phase.AHEAD, theta=rule.theta.copy(), learn=True, outlook=outlook)
+
+    @property
+    def span(self) -> int:
+        return 1
+
+    def advance(self, n: int) -> None:
+        self.t += n
+
+    def absorb(self, reports: Records) -> None:
+        self.estimator.absorb(reports.z, reports.price, reports.y)
+
+    @property
+    def estimators(self) -> tuple[RunningEstimator, ...]:
+        return (self.estimator,)
+
+    def estimate(self) -> tuple[Array, Array | None]:
+        server = self
+        if self.tally[kernel.TOTAL] - self.tally[kernel.FOLDED] < self.estimator.records:
+            server = copy.deepcopy(self)
+            kernel.catch_up(server.plan, server.learned())
+        return server.estimator.published, float(server.tally[kernel.DISPERSION]) * server.estimator.P
+
+    def progress(self) -> Progress:
+        return Progress(done=self.t, counted="customers, prices moved as far as it pays")
+
+    def _arrays(self) -> dict[str, Array]:
+        return {
+            "gains": self.gains,
+            "tally": self.tally,
+            "features": self.features,
+            "moments": self.moments,
+            "variances": self.variances,
+            "folded": self.folded,
+        }
+
+    def state(self) -> dict[str, Any]:
+        penalty = self.learned().estimate.penalty
+        penalties = {"centre": penalty.centre, "precision": penalty.precision}
+        arrays = {name: value.copy() for name, value in (self._arrays() | penalties).items()}
+        return {"t": self.t, "estimator": self.estimator.state()} | arrays
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        t = whole(state.get("t"))
+        penalty = self.learned().estimate.penalty
+        own = self._arrays() | {"centre": penalty.centre, "precision": penalty.precision}
+        for name, array in own.items():
+            value = state.get(name)
+            if (
+                not isinstance(value, np.ndarray)
+                or (value.dtype, value.shape) != (array.dtype, array.shape)
+                or not (np.isfinite(value).all() or name == "features")
+            ):
+                raise SnapshotError(f"The snapshot lacks a usable {name!r}.")
+        tally, counts = state["tally"], state["features"][kernel.COUNT]
+        folded, total = tally[kernel.FOLDED], tally[kernel.TOTAL]
+        if not 0.0 <= folded <= total < FOREVER or not ((counts >= 0.0) & (counts <= total)).all():
+            raise SnapshotError("The snapshot does not say how many records it has counted.")
+        if (tally < 0.0).any() or not (state["variances"] > 0.0).all():
+            raise SnapshotError("The snapshot has a prior that makes no sense.")
+        self.estimator.restore(state["estimator"])
+        if total - folded > self.estimator.records:
+            raise SnapshotError("The snapshot has counted more records than it holds.")
+        for name, array in own.items():
+            array[...] = state[name]
+        self.t = t
+
+
+class AheadLoop(Loop):
+    """A block of customers at a time: quote, sell, record, learn."""
+
+    server: AheadServer
+
+    @property
+    def max_block(self) -> int:
+        return BLOCK_CUSTOMERS
+
+    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
+        server, n = self.server, rows.stop - rows.start
+        policy = server.policy
+        terms = self.terms(customers, rows) or Terms.of(None, policy.prices, n, cost=policy.cost)
+        server.estimator.reserve(n)
+        prices, greedy = np.empty(n), np.empty(n)
+        kernel.ahead_block(
+            server.plan, server.learned(), server.t, customers.z[rows], rng.random(n), terms, customers.demand(rows),
+            prices, greedy,
+        )  # fmt: skip
+        customers.buy(rows, prices)
+        server.advance(n)
+        return prices, n
