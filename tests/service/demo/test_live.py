@@ -31,12 +31,15 @@ def test_live_demo_ends_cleanly_by_a_signal(tmp_path: Path) -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
     ) as process:
         assert process.stdout is not None
-        while not process.stdout.readline().startswith("Stop"):
-            assert process.poll() is None
-        assert list(tmp_path.glob("hushprice-demo-*"))
-        time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30.0)
+        try:
+            while not process.stdout.readline().startswith("Stop"):
+                assert process.poll() is None
+            assert list(tmp_path.glob("hushprice-demo-*"))
+            time.sleep(0.3)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30.0)
+        finally:
+            process.kill()
     assert (process.returncode, err) == (0, "")
     assert "Nothing is kept." in out
     assert not list(tmp_path.iterdir())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,7 +50,7 @@ def live(
             print(f"Shop       {url}/shop  (buy coffee yourself)")
             print(f"Stop       Ctrl+C{'' if seconds is None else f', or wait {seconds:g} seconds'}", flush=True)
             try:
-                stop.wait(seconds)
+                _wait(stop, seconds)
             finally:
                 crowd.stop()
         served = ", ".join(f"{n} customers of {name}" for name, n in crowd.served.items())
@@ -57,6 +59,17 @@ def live(
 
 def _say(line: str) -> None:
     print(line, flush=True)
+
+
+def _wait(stop: threading.Event, seconds: float | None) -> None:
+    """Wait until it is set, but in short turns.
+
+    The system may deliver a signal to any thread. Python runs its handler in the main thread, which must therefore not
+    sleep without end.
+    """
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    while not stop.wait(min(0.2, max(0.0, end - time.monotonic()))) and time.monotonic() < end:
+        pass
 
 
 @contextmanager
