@@ -67,7 +67,7 @@ def test_one_replication_is_valid_json() -> None:
 
 def test_compare_as_csv_defaults_to_the_policies_that_learn() -> None:
     rows = list(csv.DictReader(io.StringIO(run("compare", "--csv", *QUICK))))
-    names = ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "ucb", "ts-wtl", "greedy"]
+    names = ["look-ahead", "ucb", "ts-wtl", "greedy", "etc", "etc-doubling", "semi-myopic", "mle-cycle"]
     assert [row["label"] for row in rows] == names
     assert float(rows[0]["mean"]) > 0
 

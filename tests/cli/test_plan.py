@@ -130,10 +130,11 @@ def test_plan_writes_a_report_and_recommends(shop: Path, tmp_path: Path) -> None
 def test_plan_for_machines(shop: Path, tmp_path: Path) -> None:
     words = ["plan", shop / "shop.twin", "etc", *SMALL, "--epsilons", "none", "--opt-out", "none", "--out", tmp_path]
     answer = json.loads(run(*words, "--json").stdout)
-    assert [one["option"] for one in answer["options"]] == ["today's prices", "the model's prices", "etc"]
+    names = ["today's prices", "the model's prices", "etc", "etc, from the log"]
+    assert [one["option"] for one in answer["options"]] == names
     rows = run(*words, "--csv").stdout.splitlines()
     assert rows[0].startswith("option,kind,policy")
-    assert len(rows) == 4
+    assert len(rows) == 1 + len(names)
     assert not (tmp_path / "epsilon.png").exists()
 
 

@@ -296,24 +296,31 @@ def test_money(value: float, text: str) -> None:
 
 def test_options_are_words_anyone_can_run() -> None:
     chosen = options(TWIN, 600, policies=("etc",), epsilons=(1.0,), opt_out=(0.25,), epsilon=2.0)
-    assert [one.kind for one in chosen] == ["today", "model", "learning", "private", "private", "opt-out"]
-    assert [one.market.public for one in chosen] == [0.0, 0.0, 0.0, 0.0, 0.0, 0.75]
+    kinds = ["today", "model", "learning", "learning", "private", "private", "opt-out"]
+    assert [one.kind for one in chosen] == kinds
+    assert [one.market.public for one in chosen] == [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.75]
+    assert [one.from_log for one in chosen] == [False, False, False, True, False, True, False]
     for one in chosen[1:]:
         assert policy_from(one.word, TWIN, 600).config() == one.policy.config()
-    centre = chosen[4].policy.config()["centre"]
+    centre = chosen[5].policy.config()["centre"]
     assert centre == pytest.approx(TWIN.theta.tolist())
-    assert chosen[3].policy.config()["z_max"] == pytest.approx(usual_norm(TWIN), rel=0.01)
+    assert chosen[4].policy.config()["z_max"] == pytest.approx(usual_norm(TWIN), rel=0.01)
 
 
 def test_the_partner_without_privacy_is_always_there() -> None:
     chosen = options(TWIN, 600, policies=("mle-cycle",), epsilons=(1.0,), opt_out=())
-    assert [one.label for one in chosen if one.kind == "learning"] == ["etc", "mle-cycle"]
+    assert [one.label for one in chosen if one.kind == "learning"] == ["etc", "mle-cycle", "mle-cycle, from the log"]
     alone = options(TWIN, 600, policies=("mle-cycle",), epsilons=(), opt_out=())
-    assert [one.label for one in alone] == ["today's prices", "the model's prices", "mle-cycle"]
+    assert [one.label for one in alone] == [
+        "today's prices",
+        "the model's prices",
+        "mle-cycle",
+        "mle-cycle, from the log",
+    ]
     words = ("etc-ldp:epsilon=1", "etc-ldp-doubling:epsilon=1", "etc-ldp-mixed-doubling:epsilon=1", "etc")
     choices = options(TWIN, 600, policies=words, epsilons=(), opt_out=())
-    assert [one.label for one in choices[2:]] == ["etc-doubling", *words]
-    assert [one.partner for one in choices[2:]] == [None, "etc", "etc-doubling", "etc-doubling", None]
+    assert [one.label for one in choices[2:]] == ["etc-doubling", *words, "etc, from the log"]
+    assert [one.partner for one in choices[2:]] == [None, "etc", "etc-doubling", "etc-doubling", None, None]
 
 
 def test_a_private_policy_alone_has_its_price() -> None:
@@ -374,7 +381,7 @@ def test_a_plan_compares_on_the_same_customers(made: Plan) -> None:
     gains = by_label["etc"].gains
     assert gains is not None
     assert np.allclose(gains, 10.0 * (same["today"].regret - same["etc"].regret))
-    assert [one.replications for one in made.lines] == [6, 6, 6, 6, 3, 3, 3, 3, 3, 3]
+    assert [one.replications for one in made.lines] == [6] * 6 + [3] * 6
 
 
 def test_revenue_is_what_is_expected_up_to_chance() -> None:
@@ -400,13 +407,14 @@ def test_todays_prices_may_beat_what_is_allowed() -> None:
         small_twin(prices=(3.0, 6.0), contexts=cheap), horizon=2_000, policies=("etc",), epsilons=(), opt_out=(),
         replications=4, workers=1,
     )  # fmt: skip
-    today, model, etc = one.lines
+    today, model, etc, from_log = one.lines
     assert today.loss.high < 0.0
     assert model.loss.low > -1e-9
     assert model.gain is not None
     assert model.gain.high < 0.0
-    assert etc.gain is not None
-    assert etc.gain.high < 0.0
+    for learning in (etc, from_log):
+        assert learning.gain is not None
+        assert learning.gain.high < 0.0
     recommendation = one.recommendation
     assert (recommendation.verdict, recommendation.choice) == ("keep", "today's prices")
     assert "today-outside" in [caveat.code for caveat in recommendation.caveats]
@@ -416,7 +424,7 @@ def test_todays_prices_may_beat_what_is_allowed() -> None:
 def test_rules_with_a_largest_step_leave_privacy_out() -> None:
     ruled = small_twin(rules=Rules(largest_step=1.0))
     one = plan(ruled, horizon=300, policies=("etc",), replications=2, workers=1)
-    assert [line.kind for line in one.lines] == ["today", "model", "learning"]
+    assert [line.kind for line in one.lines] == ["today", "model", "learning", "learning"]
     assert "no-private-options" in [caveat.code for caveat in one.recommendation.caveats]
     assert "in steps of at most 1" in one.html()
     with pytest.raises(InvalidInput, match="largest step"):  # asked for by name
@@ -461,7 +469,7 @@ def test_nothing_depends_on_the_workers(made: Plan) -> None:
         seed=3, workers=2, worth=10.0, currency="$", progress=lambda done, total: calls.append((done, total)),
     )  # fmt: skip
     assert again.rows() == made.rows()
-    assert calls == [(k, 42) for k in range(1, 43)]
+    assert calls == [(k, 54) for k in range(1, 55)]
 
 
 def test_the_models_prices_lose_what_the_log_leaves_open() -> None:
@@ -476,7 +484,7 @@ def test_a_plan_tells_the_whole_story(made: Plan) -> None:
     recommendation = made.recommendation
     assert isinstance(recommendation, Recommendation)
     assert recommendation.verdict == "unclear"  # six replications are too few to be sure
-    assert len(made.rows()) == 10
+    assert len(made.rows()) == 12
     plain = json.loads(made.to_json())
     assert plain["recommendation"]["verdict"] == recommendation.verdict
     assert plain["options"][0]["gain"] is None
@@ -516,7 +524,7 @@ def test_a_plan_is_saved(made: Plan, tmp_path: Path) -> None:
     names = {path.name for path in place.iterdir()}
     pictures = {"losses.png", "paths.png", "epsilon.png", "opt-out.png", "prices.png", "demand.png"}
     assert names == {"report.html", "table.csv", "plan.json"} | pictures
-    assert (place / "table.csv").read_text().count("\n") == 11
+    assert (place / "table.csv").read_text().count("\n") == 13
     (tmp_path / "file").write_text("")
     with pytest.raises(HushpriceError, match="cannot be written"):
         made.save(tmp_path / "file")

@@ -155,8 +155,8 @@ class Prior:
         >>> price = rng.uniform(1, 3, 5000)
         >>> sold = rng.random(5000) < 1 / (1 + np.exp(price - 2))
         >>> model = DemandModel(price="price").fit({"price": price}, sold)
-        >>> Prior.from_model(model).centre.round(1)
-        array([1.9, 1. ])
+        >>> Prior.from_model(model).centre.round(0)
+        array([2., 1.])
         """
         trust = finite("trust", trust, minimum=0.0, maximum=1.0, strict=True)
         if isinstance(model, (str, PathLike)):

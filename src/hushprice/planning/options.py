@@ -3,6 +3,7 @@
     today's prices              simulation.Today
     the model's prices          clairvoyant: best prices by the fitted theta, without learning; truths vary around it
     learning                    without the log, as when they go live without it
+    learning, from the log      with the fitted theta and its covariance as a prior
     etc-ldp, epsilon            the same under local differential privacy, without the log (nearly: see below)
     etc-ldp from the log        centred at the fitted theta, in a ball that contains the truth with about 99%
     etc-ldp-mixed, opt-out      a share of customers refuse to send raw records and report privately
@@ -29,7 +30,7 @@ from hushprice.simulation import Simulated, Today
 from hushprice.studies.spec_strings import check_words, policy_from, split
 
 TODAY, MODEL = "today's prices", "the model's prices"
-LEARNING = ("etc", "etc-doubling", "mle-cycle", "semi-myopic")
+LEARNING = ("look-ahead", "etc", "etc-doubling", "mle-cycle", "semi-myopic")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 OPT_OUT = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -47,7 +48,7 @@ class Option:
     epsilon, opt_out : float or None
         Privacy level, and share of customers who opt out.
     from_log : bool
-        Whether a private policy starts from the fitted model.
+        Whether a policy starts from the fitted model.
     """
 
     label: str
@@ -112,7 +113,7 @@ def options(
             raise InvalidInput(f"An {name} is named twice.")
     if "clairvoyant" in (split(word)[0] for word in words):
         raise InvalidInput("The plan has the model's prices already: leave out clairvoyant.")
-    requested = [_option(twin, horizon, word, _kind(word), word) for word in words]
+    requested = [one for word in words for one in _requested(twin, horizon, word)]
     if not stepwise(twin):
         requested += [one for e in epsilons for one in _private(twin, horizon, e)]
         requested += [_mixed(twin, horizon, share, epsilon) for share in shares]
@@ -137,6 +138,17 @@ def _kind(word: str) -> Kind:
 def _option(twin: Twin, horizon: int, label: str, kind: Kind, word: str, **facts: float | bool) -> Option:
     policy = policy_from(word, twin, horizon)
     return Option(label=label, kind=kind, word=word, policy=policy, market=twin, **facts)  # type: ignore[arg-type]
+
+
+def _requested(twin: Twin, horizon: int, word: str) -> list[Option]:
+    """A policy as it is named, and the same from the log if it takes a prior."""
+    name, given = split(word)
+    kind = _kind(word)
+    asked = _option(twin, horizon, word, kind, word, from_log=kind == "learning" and "prior" in given)
+    if "prior" in given or not get(name).takes_prior or confidence_radius(twin) is None:
+        return [asked]
+    informed = f"{word}{',' if given else ':'}prior=log"
+    return [asked, _option(twin, horizon, f"{word}, from the log", kind, informed, from_log=True)]
 
 
 def _private(twin: Twin, horizon: int, epsilon: float) -> list[Option]:

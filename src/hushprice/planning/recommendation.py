@@ -296,12 +296,14 @@ def _learning(lines: Sequence[Line], now: Situation) -> list[str]:
         f"However much more is learned, it cannot gain more over the model's prices than {now.both(model.loss.mean)}: "
         f"that is what they lose against knowing demand."
     )
-    if learners:
-        best = min(learners, key=lambda one: one.loss.mean)
-        text += (
-            f" The policies that learn start from nothing and pay for their own experiments; the best of them, "
-            f"{best.label}, loses {now.money(best.loss.mean)} and experiments with {best.experiments:.0%} of customers."
-        )
+    for from_log, start in ((False, "from nothing"), (True, "from the log")):
+        some = [one for one in learners if one.from_log is from_log]
+        if some:
+            best = min(some, key=lambda one: one.loss.mean)
+            text += (
+                f" Of the policies that learn {start}, {best.label.removesuffix(', from the log')} loses least: "
+                f"{now.money(best.loss.mean)}."
+            )
     return [text]
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 COLOUR = {"today": None, "model": 0, "learning": 2, "private": 1}
 TITLE = "A pricing plan for"
 HYPHEN = "\u2011"  # non-breaking hyphen
+MOST_PATHS = 4  # learning policies drawn
 MAX_SEGMENTS = 15  # largest number drawn
 MAX_GROUPS = 12  # largest number shown in a comparison
 
@@ -142,7 +143,9 @@ def _losses(plan: Plan) -> Picture:
 
 
 def _paths(plan: Plan) -> Picture:
-    drawn = [line for line in plan.lines if line.kind in ("today", "model", "learning")]
+    drawn = [line for line in plan.lines if line.kind in ("today", "model")]
+    learning = sorted((line for line in plan.lines if line.kind == "learning"), key=lambda line: line.loss.mean)
+    drawn += learning[:MOST_PATHS]
     private = [line for line in plan.lines if line.kind == "private"]
     drawn += private[len(private) // 2 :][:1]
     made = []
@@ -279,7 +282,8 @@ def _assumptions(plan: Plan) -> Section:
         f"Customers are drawn with replacement from {len(twin.contexts.rows):,} rows of the log; in each replication "
         f"the truth {drawn}. Today's prices: {twin.about.today}. Prices allowed: {allowed_prices(twin)}. One unit of "
         f"price is worth {money(plan.worth, plan.currency)}.",
-        "The model's prices are quoted without any more learning. Policies that learn start from nothing.",
+        "The model's prices are quoted without any more learning. Policies that learn start from nothing, "
+        "or from the log where they say so.",
         *([_known_bounds(plan)] if any(option.partner for option in plan.options) else []),
         "Demand is taken to stay as it was in the log, and customers not to react to being priced.",
     ]

@@ -63,6 +63,8 @@ class Policy(ABC):
     ----------
     name : str
         The name in the registry.
+    use : str
+        When to use it, in one sentence.
     private : bool
         Whether the server takes randomised reports instead of raw records.
     raw_by_choice : bool
@@ -74,6 +76,7 @@ class Policy(ABC):
     """
 
     name: ClassVar[str]
+    use: ClassVar[str] = ""
     private: ClassVar[bool] = False
     raw_by_choice: ClassVar[bool] = False
     not_served: ClassVar[str] = ""

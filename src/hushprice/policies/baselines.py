@@ -33,6 +33,7 @@ class Clairvoyant(Policy):
     """
 
     name: ClassVar[str] = "clairvoyant"
+    use: ClassVar[str] = "A yardstick: demand is known, and nobody earns more."
     takes_prior: ClassVar[bool] = False
     theta: Array
 
@@ -61,6 +62,7 @@ class FixedPrice(Policy):
     """
 
     name: ClassVar[str] = "fixed-price"
+    use: ClassVar[str] = "A yardstick: what one price for everyone earns, at best."
     takes_prior: ClassVar[bool] = False
     price: float
 
@@ -80,6 +82,7 @@ class RandomPrice(Policy):
     """A price experiment with every customer. It takes the options of :class:`Policy`."""
 
     name: ClassVar[str] = "random-price"
+    use: ClassVar[str] = "To collect a clean log: every price is an experiment."
     takes_prior: ClassVar[bool] = False
 
     def server(self) -> ConstantServer:

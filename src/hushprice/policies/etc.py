@@ -33,6 +33,7 @@ class ETC(EpisodePolicy):
     """
 
     name: ClassVar[str] = "etc"
+    use: ClassVar[str] = "Experiments first, fixed rules afterwards: for a trial with a date on which it ends."
     horizon: int
 
     def __post_init__(self) -> None:

@@ -34,6 +34,7 @@ class ETCDoubling(EpisodePolicy):
     """
 
     name: ClassVar[str] = "etc-doubling"
+    use: ClassVar[str] = "As etc, without a known end: short trials, each twice as far from the last."
     factor: float = math.sqrt(2.0) - 1.0
 
     def __post_init__(self) -> None:

@@ -68,6 +68,7 @@ class LookAhead(Policy):
     """
 
     name: ClassVar[str] = "look-ahead"
+    use: ClassVar[str] = "The default. Learns while it sells, from nothing or from a log, for any number of customers."
     horizon: int | None = None
     spread: float = 0.3
 

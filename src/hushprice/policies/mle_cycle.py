@@ -34,6 +34,7 @@ class MLECycle(EpisodePolicy):
     """
 
     name: ClassVar[str] = "mle-cycle"
+    use: ClassVar[str] = "A few uniform experiments again and again: when experiments must be few and clearly marked."
     variant: Variant = "modified"
 
     def __post_init__(self) -> None:

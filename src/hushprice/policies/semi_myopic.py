@@ -93,6 +93,7 @@ class SemiMyopic(_Myopic):
     """
 
     name: ClassVar[str] = "semi-myopic"
+    use: ClassVar[str] = "Small steps up and down around the best known price, the same for every customer."
     variant: Variant = "modified"
 
     def __post_init__(self) -> None:
@@ -123,6 +124,7 @@ class Greedy(_Myopic):
     """
 
     name: ClassVar[str] = "greedy"
+    use: ClassVar[str] = "A baseline: what it costs never to experiment."
     every: int = 1
 
     @property

@@ -64,6 +64,7 @@ class SupCB(KnownHorizon):
     """
 
     name: ClassVar[str] = "supcb"
+    use: ClassVar[str] = "For theory: a guarantee without a unique best price. It experiments much."
     phase: ClassVar[Phase] = Phase.STAGES
 
     def plan(self, k: int) -> Plan:
@@ -83,6 +84,7 @@ class SupCBDoubling(BoundPolicy):
     """
 
     name: ClassVar[str] = "supcb-doubling"
+    use: ClassVar[str] = "As supcb, for an unknown number of customers."
     phase: ClassVar[Phase] = Phase.STAGES
 
     def plan(self, k: int) -> Plan:
@@ -103,6 +105,7 @@ class SupCBAdversarial(KnownHorizon):
     """
 
     name: ClassVar[str] = "supcb-adversarial"
+    use: ClassVar[str] = "As supcb, for customers in an order that somebody chose."
     phase: ClassVar[Phase] = Phase.STAGES
 
     def plan(self, k: int) -> Plan:

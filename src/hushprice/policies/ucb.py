@@ -57,4 +57,5 @@ class UCB(AdversarialPolicy):
     """
 
     name: ClassVar[str] = "ucb"
+    use: ClassVar[str] = "No randomness and a guarantee for any order of customers. It needs their number."
     phase: ClassVar[Phase] = Phase.INDEX

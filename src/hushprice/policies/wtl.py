@@ -31,6 +31,7 @@ class ThompsonWTL(AdversarialPolicy):
     """
 
     name: ClassVar[str] = "ts-wtl"
+    use: ClassVar[str] = "As ucb, with random prices of known density."
     phase: ClassVar[Phase] = Phase.SAMPLE
 
 
@@ -49,6 +50,7 @@ class UCBWTL(AdversarialPolicy):
     """
 
     name: ClassVar[str] = "ucb-wtl"
+    use: ClassVar[str] = "As ucb, by several guesses of demand instead of a bound."
     phase: ClassVar[Phase] = Phase.SET
     samples: int = 100
 

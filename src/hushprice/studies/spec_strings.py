@@ -15,6 +15,7 @@ from typing import Any
 from hushprice import markets, policies
 from hushprice.demand import Rules
 from hushprice.errors import InvalidInput, MissingOption, nearest
+from hushprice.estimation import Prior
 from hushprice.markets import Market
 from hushprice.policies import Policy
 from hushprice.simulation import NearTruth
@@ -130,7 +131,8 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
     Parameters
     ----------
     word : str
-        Name and options. Three values are computed: ``sqrt(d)``; the centre ``truth``, an oracle as in the paper's
+        Name and options. ``prior=log`` is the prior that the market's log gives, and ``prior=FILE`` that of a fitted
+        model. Three values are computed: ``sqrt(d)``; the centre ``truth``, an oracle as in the paper's
         simulations; and the centre ``near-truth``, drawn in each replication from the unit ball around the truth, as in
         the paper's auto loan study.
     market : Market
@@ -163,9 +165,12 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
         "prices": market.prices,
         "cost": market.cost,
         "rules": market.rules,
-        "horizon": horizon,
         "theta": market.theta,
     }
+    if "horizon" in policies.needed(cls):
+        arguments["horizon"] = horizon
+    if "prior" in options:
+        options["prior"] = _prior(word, options["prior"], market)
     if "price" in own and "price" not in options:
         arguments["price"] = market.best_fixed_price()
     drawn = options.get("centre") == "near-truth"
@@ -183,8 +188,23 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
 
 def options_of(cls: type[Policy]) -> list[str]:
     """The options of a policy that do not come from the market."""
-    others = ("family", "dim", "prices", "cost", "rules", "theta", *(["ridge"] if cls.private else []))
+    others = {"family", "dim", "prices", "cost", "rules", "theta"}
+    others |= {"ridge"} if cls.private else set()
+    others |= set() if cls.takes_prior else {"prior"}
     return [f.name for f in fields(cls) if f.name not in others]
+
+
+def _prior(word: str, value: Any, market: Market) -> Prior:
+    """The prior that a word names: "log" for what the market's log knows, else the file of a fitted model."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"In {word!r}, prior should be log, or the file of a fitted model.")
+    if value != "log":
+        return Prior.from_model(value)
+    if market.covariance is None:
+        raise InvalidInput(
+            f"In {word!r}, prior=log needs a market that was fitted to a log: this one is {market.name}."
+        )
+    return Prior.of_estimate(market.theta, market.covariance, scale=market.family.scale)
 
 
 def load_policies(file: Path | None) -> None:

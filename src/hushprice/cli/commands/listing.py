@@ -43,21 +43,28 @@ def list_command(
             raise unknown("policy, market or mechanism", name, [one for _, names in _KINDS for one in names])
         cls = policies.get(name)
         console.print(_description(name, cls), highlight=False)
+        if cls.use:
+            console.print(f"Use: {escape(cls.use)}\n", highlight=False)
         if cls.private:
             console.print(_description("All private policies", policies.PrivatePolicy), highlight=False)
         defaults = {f.name: f.default for f in dataclasses.fields(cls)}
         for option in options_of(cls):
             missing = defaults[option] is dataclasses.MISSING
-            notes = {"horizon": "set by --horizon", "z_max": "set by the market unless given"}
+            notes = {
+                "z_max": "set by the market unless given",
+                "prior": "log for what the market's log knows, or a file",
+            }
+            notes |= {"horizon": "set by --horizon"} if defaults.get("horizon") is dataclasses.MISSING else {}
             note = notes.get(option, "needed" if missing else f"default {defaults[option]}")
             console.print(f"  {option}: {note}", highlight=False)
         return
     table = Table(show_header=False, box=None)
     for kind, names in _KINDS:
         for i, (name, thing) in enumerate(names.items()):
-            first = (thing.__doc__ or "").strip().splitlines()[0]
+            first = getattr(thing, "use", "") or (thing.__doc__ or "").strip().splitlines()[0]
             table.add_row("" if i else kind, f"[bold]{name}[/bold]", escape(first))
     console.print(table)
+    console.print("More of one: hushprice list look-ahead. Which policy when: docs/choosing.md", highlight=False)
 
 
 _KINDS: tuple[tuple[str, Mapping[str, Any]], ...] = (

@@ -112,7 +112,7 @@ def compare_command(
 
     Example: hushprice compare etc mle-cycle mle-cycle:variant=original fixed-price --market wide --plot regret.png
     """
-    words = policy or ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "ucb", "ts-wtl", "greedy"]
+    words = policy or ["look-ahead", "ucb", "ts-wtl", "greedy", "etc", "etc-doubling", "semi-myopic", "mle-cycle"]
     output = Output.choose(json, csv)
     setup = _setup(words, load, market, dim, family, horizon, prices, cost, public, rules)
     _run(setup, horizon, replications, seed, workers, engine, plot, rate, output)

@@ -103,6 +103,7 @@ class ETCLDP(OneEpisode, PureLDP):
     """
 
     name: ClassVar[str] = "etc-ldp"
+    use: ClassVar[str] = "The server must not see the data of any customer; their number is known."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +121,7 @@ class ETCLDPDoubling(DoublingEpisodes, PureLDP):
     """
 
     name: ClassVar[str] = "etc-ldp-doubling"
+    use: ClassVar[str] = "As etc-ldp, for an unknown number of customers."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +141,7 @@ class ETCLDPApprox(OneEpisode, ApproximateLDP):
     """
 
     name: ClassVar[str] = "etc-ldp-approx"
+    use: ClassVar[str] = "As etc-ldp, where a small delta is acceptable: Gaussian noise."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,3 +161,4 @@ class ETCLDPApproxDoubling(DoublingEpisodes, ApproximateLDP):
     """
 
     name: ClassVar[str] = "etc-ldp-approx-doubling"
+    use: ClassVar[str] = "As etc-ldp-approx, for an unknown number of customers."

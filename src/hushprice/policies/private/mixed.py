@@ -66,6 +66,7 @@ class ETCLDPMixed(MixedLDP):
     """
 
     name: ClassVar[str] = "etc-ldp-mixed"
+    use: ClassVar[str] = "As etc-ldp, where some customers agree to send their data."
 
     horizon: int
 
@@ -92,6 +93,7 @@ class ETCLDPMixedDoubling(MixedLDP):
     """
 
     name: ClassVar[str] = "etc-ldp-mixed-doubling"
+    use: ClassVar[str] = "As etc-ldp-mixed, for an unknown number of customers."
 
     restart: bool = False
 
