@@ -87,12 +87,12 @@ def options_of(maker: Callable[..., Market]) -> list[str]:
     Examples
     --------
     >>> options_of(s1)
-    ['dim', 'family', 'prices', 'cost', 'public']
+    ['dim', 'family', 'prices', 'cost', 'public', 'intercept']
     """
     takes = inspect.signature(maker).parameters.values()
     own = [p.name for p in takes if p.kind is not p.VAR_KEYWORD]
     passes_on = any(p.kind is p.VAR_KEYWORD for p in takes)
-    return own + [name for name in ("family", "prices", "cost", "public") if passes_on and name not in own]
+    return own + [name for name in ("family", "prices", "cost", "public", "intercept") if passes_on and name not in own]
 
 
 __all__ = [

@@ -49,7 +49,7 @@ def a1(*, dim: int, family: Family | str = "logistic", horizon: int | None = Non
     horizon : int, optional
         T. Default: the horizon of the run.
     **options
-        Those of :class:`Market`.
+        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def a2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
     family : Family or str
         The demand family.
     **options
-        Those of :class:`Market`.
+        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def lower_bound(
     family : Family or str
         Linear demand.
     **options
-        Those of :class:`Market`.
+        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
 
     Examples
     --------
@@ -132,9 +132,7 @@ def lower_bound(
         raise InvalidInput(f"The lower-bound instance has linear demand, not {demand.name}.")
     pattern = Delta * _pattern(v, d)
     settings: dict[str, Any] = {"prices": (1.0 / 3.0, 1.5), **options}
-    return Market(
-        name="lower-bound", alpha=2.0 + pattern, beta=1.0 + pattern, contexts=UnitVectors(d), family=demand, **settings
-    )
+    return paper_market("lower-bound", 2.0 + pattern, 1.0 + pattern, UnitVectors(d), demand, settings)
 
 
 def _pattern(v: Any, d: int) -> Array:

@@ -261,6 +261,31 @@ class Market:
         """Length d of the context."""
         return len(self.alpha)
 
+    def with_intercept(self) -> Market:
+        """The same market with a constant, 1, in front of every context, which demand does not depend on.
+
+        A policy then learns two coefficients more. They are wasted here, but let a model bend where demand is not of
+        the assumed form. Contexts that come from a log hold a constant already.
+
+        Examples
+        --------
+        >>> market = Market(alpha=[1.0, 0.5], beta=[0.5, 0.5], prices=(0, 5), contexts=[[1.0, 0.0], [1.0, 1.0]])
+        >>> market.with_intercept().alpha
+        array([0. , 1. , 0.5])
+        """
+        d, covariance = self.dim, None
+        if self.covariance is not None:
+            covariance = np.insert(np.insert(self.covariance, [0, d], 0.0, axis=0), [0, d], 0.0, axis=1)
+        return replace(
+            self,
+            alpha=np.insert(self.alpha, 0, 0.0),
+            beta=np.insert(self.beta, 0, 0.0),
+            contexts=_with_constant(self.contexts, self.name),
+            name=f"{self.name} with intercept",
+            covariance=covariance,
+            names=("1", *self.names) if self.names else (),
+        )
+
     @property
     def theta(self) -> Array:
         """(alpha, beta)."""
@@ -446,6 +471,40 @@ def _rows(contexts: Any) -> Any:
         if not (np.issubdtype(np.asarray(contexts[name]).dtype, np.number) or str(kind).lower().startswith("bool")):
             raise InvalidInput(f"The column {name!r} of contexts is {kind}, not numbers: encode it first.")
     return contexts.to_numpy()
+
+
+def _with_constant(contexts: Any, name: str) -> Contexts | ContextSequence:
+    """Contexts with a constant, 1, in front."""
+    if type(contexts) is Resample:
+        rows = _after_one(contexts.rows)
+        return Resample(rows, costs=contexts.costs, segments=contexts.segments, today=contexts.today)
+    if hasattr(contexts, "arrivals"):
+        raise InvalidInput(f"The contexts of {name} come from a log and hold a constant already.")
+    return _SequenceAfterOne(contexts) if hasattr(contexts, "rounds") else _DrawsAfterOne(contexts)
+
+
+def _after_one(z: Array) -> Array:
+    return np.insert(np.asarray(z, dtype=np.float64), 0, 1.0, axis=1)
+
+
+class _AfterOne:
+    """The attributes of some contexts, and a bound on the norm of the longer ones."""
+
+    def __init__(self, contexts: Any) -> None:
+        vars(self).update(vars(contexts) if hasattr(contexts, "__dict__") else {})
+        self.contexts, self.trusted = contexts, getattr(contexts, "trusted", False)
+        if (norm := getattr(contexts, "norm", None)) is not None:
+            self.norm = float(np.hypot(norm, 1.0))
+
+
+class _DrawsAfterOne(_AfterOne):
+    def __call__(self, rng: np.random.Generator, n: int) -> Array:
+        return _after_one(self.contexts(rng, n))
+
+
+class _SequenceAfterOne(_AfterOne):
+    def rounds(self, rng: np.random.Generator, n: int, *, start: int, horizon: int) -> Array:
+        return _after_one(self.contexts.rounds(rng, n, start=start, horizon=horizon))
 
 
 class Resample:

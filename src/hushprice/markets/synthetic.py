@@ -9,7 +9,7 @@ import numpy as np
 
 from hushprice.arrays import Array
 from hushprice.demand import Family
-from hushprice.errors import LARGEST_DIM, positive_int
+from hushprice.errors import LARGEST_DIM, InvalidInput, positive_int
 from hushprice.kernels.glm import affine
 from hushprice.markets.market import Market
 
@@ -72,7 +72,7 @@ def s1(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
     family : Family or str
         The demand family.
     **options
-        Those of :class:`Market`.
+        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def s2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
     family : Family or str
         The demand family.
     **options
-        Those of :class:`Market`.
+        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def wide(*, dim: int, family: Family | str = "logistic", **options: Any) -> Mark
     family : Family or str
         The demand family.
     **options
-        Those of :class:`Market`.
+        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
 
     Returns
     -------
@@ -133,6 +133,13 @@ def wide(*, dim: int, family: Family | str = "logistic", **options: Any) -> Mark
 def paper_market(
     name: str, alpha: Array, beta: Array, contexts: Any, family: Family | str, options: dict[str, Any]
 ) -> Market:
-    """A market at the prices of the paper's simulations, unless the options say otherwise."""
+    """A market at the prices of the paper's simulations, unless the options say otherwise.
+
+    With the option ``intercept`` its contexts begin with a constant, on which demand does not depend.
+    """
     settings: dict[str, Any] = {"prices": PAPER_PRICES, **options}
-    return Market(name=name, alpha=alpha, beta=beta, contexts=contexts, family=family, **settings)  # type: ignore[arg-type]
+    intercept = settings.pop("intercept", False)
+    if not isinstance(intercept, bool):
+        raise InvalidInput(f"intercept must be true or false, got {intercept!r}.")
+    market = Market(name=name, alpha=alpha, beta=beta, contexts=contexts, family=family, **settings)  # type: ignore[arg-type]
+    return market.with_intercept() if intercept else market

@@ -283,7 +283,9 @@ def whole_numbers(option: str, text: str) -> list[int]:
 
 
 def _value(text: str) -> Any:
-    """A number, several with colons between them, or a word."""
+    """A number, several with colons between them, true or false, or a word."""
+    if text in ("true", "false"):
+        return text == "true"
     if ":" in text:
         return [_value(part) for part in text.split(":")]
     for kind in (int, float):

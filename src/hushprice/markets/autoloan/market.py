@@ -42,6 +42,7 @@ from hushprice.markets.autoloan.standin import (
     standin,
 )  # fmt: skip
 from hushprice.markets.market import Market, Resample
+from hushprice.markets.synthetic import paper_market
 
 LOAN_PRICES = (0.0, 10.0)
 NAME, SYNTHETIC_NAME = "autoloan", "autoloan-synthetic"
@@ -188,7 +189,7 @@ def autoloan(
     family : Family or str
         Logistic demand.
     **options
-        Those of :class:`Market`.
+        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
 
     Raises
     ------
@@ -207,8 +208,8 @@ def autoloan(
     table = loans(file)
     contexts = _StandIn.made() if file is None else Resample(table.rows)
     d = len(COVARIATES)
-    settings: dict[str, Any] = {"prices": LOAN_PRICES, "family": "logistic", **options}
-    return Market(name=table.name, alpha=table.theta[:d], beta=table.theta[d:], contexts=contexts, **settings)
+    settings: dict[str, Any] = {"prices": LOAN_PRICES, **options}
+    return paper_market(table.name, table.theta[:d], table.theta[d:], contexts, "logistic", settings)
 
 
 def loans(file: str | Path | None = None) -> Loans:
