@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushprice.arrays import Array, array
-from hushprice.demand import Family
+from hushprice.demand import Family, as_family
 from hushprice.errors import InvalidInput, finite
 from hushprice.kernels import newton as kernel
 from hushprice.kernels.state import Penalty, ridge_penalty
@@ -39,6 +39,8 @@ class Prior:
         The estimate without any record.
     precision : array_like of shape (m, m)
         Symmetric and positive definite; the inverse of the prior covariance (times the variance of linear demand).
+    family : str, optional
+        Name of the demand family that it is about. Default: any.
 
     Raises
     ------
@@ -58,14 +60,16 @@ class Prior:
 
     centre: Array
     precision: Array
+    family: str | None
     _ridge: float | None = field(init=False, repr=False)  # the prior is ridge/2 |theta|^2
 
-    def __init__(self, centre: npt.ArrayLike, precision: npt.ArrayLike) -> None:
+    def __init__(self, centre: npt.ArrayLike, precision: npt.ArrayLike, *, family: str | None = None) -> None:
         middle = array("centre", centre, shape=(None,)).copy()
         matrix = array("precision", precision, shape=(middle.size, middle.size)).copy()
         for name, value in (("centre", middle), ("precision", matrix)):
             value.flags.writeable = False
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "family", None if family is None else as_family(family).name)
         object.__setattr__(self, "_ridge", _ridge_of(middle, matrix))
         if self._ridge is None:
             self._require_definite()
@@ -169,7 +173,7 @@ class Prior:
                 f"Prior.from_model takes a fitted DemandModel or its file: this one has no {', '.join(missing)}."
             )
         prior = cls.of_estimate(fitted.theta_, fitted.covariance_, scale=fitted.family_.scale)
-        return cls(prior.centre, trust * prior.precision)
+        return cls(prior.centre, trust * prior.precision, family=fitted.family_.name)
 
     @property
     def dim(self) -> int:
@@ -212,7 +216,8 @@ class Prior:
 
     def config(self) -> dict[str, Any]:
         """The prior as plain data; :meth:`of` reads it back."""
-        return {"centre": self.centre.tolist(), "precision": self.precision.tolist()}
+        plain = {"centre": self.centre.tolist(), "precision": self.precision.tolist()}
+        return plain if self.family is None else plain | {"family": self.family}
 
     @classmethod
     def of(cls, config: Prior | Mapping[str, Any]) -> Prior:
@@ -225,14 +230,16 @@ class Prior:
         """
         if isinstance(config, Prior):
             return config
-        if not isinstance(config, Mapping) or set(config) != {"centre", "precision"}:
-            raise InvalidInput("A prior is made of its centre and its precision.")
-        return cls(config["centre"], config["precision"])
+        keys = {"centre", "precision"}
+        if not isinstance(config, Mapping) or not keys <= set(config) <= keys | {"family"}:
+            raise InvalidInput("A prior is made of its centre and its precision, and perhaps its family.")
+        return cls(config["centre"], config["precision"], family=config.get("family"))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Prior):
             return NotImplemented
-        return np.array_equal(self.centre, other.centre) and np.array_equal(self.precision, other.precision)
+        same = self.family == other.family and np.array_equal(self.centre, other.centre)
+        return same and np.array_equal(self.precision, other.precision)
 
     def __hash__(self) -> int:
         return hash((self.centre.tobytes(), self.precision.tobytes()))

@@ -73,6 +73,8 @@ class Policy(ABC):
         Why the pricing service does not run this policy; empty if it does.
     takes_prior : bool
         Whether the policy learns from a prior.
+    needs_constant : bool
+        Whether the service adds a constant to named features that have none.
     """
 
     name: ClassVar[str]
@@ -81,6 +83,7 @@ class Policy(ABC):
     raw_by_choice: ClassVar[bool] = False
     not_served: ClassVar[str] = ""
     takes_prior: ClassVar[bool] = True
+    needs_constant: ClassVar[bool] = False
 
     family: Family
     dim: int
@@ -106,6 +109,8 @@ class Policy(ABC):
             raise InvalidInput(f"prior must be hushprice.Prior, got {type(prior).__name__}.")
         if not self.takes_prior:
             raise InvalidInput(f"The policy {self.name} takes no prior: leave it out.")
+        if prior.family not in (None, self.family.name):
+            raise InvalidInput(f"The prior is of {prior.family} demand, the policy of {self.family.name} demand.")
         if prior.dim != self.dim:
             raise InvalidInput(f"The prior is for contexts of length {prior.dim}, the policy for length {self.dim}.")
 

@@ -69,6 +69,7 @@ class LookAhead(Policy):
 
     name: ClassVar[str] = "look-ahead"
     use: ClassVar[str] = "The default. Learns while it sells, from nothing or from a log, for any number of customers."
+    needs_constant: ClassVar[bool] = True
     horizon: int | None = None
     spread: float = 0.3
 

@@ -13,6 +13,13 @@ The keys are the same in a file and over HTTP::
     [products.coffee.outcomes]
     wait = 86400
     then = "no-sale"
+    [products.tea]
+    policy = "look-ahead"
+    family = "logistic"
+    prices = [1.0, 5.0]
+    prior = "tea.model.json"              # in a file only: what a fitted model knows
+    trust = 0.5                           # share of its weight
+    features = [{name = "constant", value = 1}, {name = "loyalty", low = 0, high = 1}]     # dim follows
 """
 
 from __future__ import annotations
@@ -21,12 +28,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 from hushprice import policies
 from hushprice.arrays import Array, array
 from hushprice.demand import Rules, as_family, family_from
 from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput, MissingOption, finite, positive_int, unknown
+from hushprice.estimation import Prior
 from hushprice.files import read_toml
 from hushprice.policies import Policy, PrivatePolicy
 from hushprice.service.core.events import MODES, Mode
@@ -164,7 +173,10 @@ class Definition:
         if not isinstance(plain, Mapping) or not all(isinstance(key, str) for key in plain):
             raise InvalidInput(f"The definition of {name} must give its policy and options by name.")
         plain = {key: value for key, value in plain.items() if value is not None}
-        policy = _policy(name, plain)
+        if "policy" not in plain:
+            raise MissingOption(f"The product {name} needs a policy, as in policy = 'etc-ldp-doubling'.")
+        features = _features(plain.get("features", ()), policies.get(plain["policy"]).needs_constant)
+        policy = _policy(name, _with_dim(plain, features))
         if policy.private and policy.as_private() is None:
             raise InvalidInput(f"The service does not run {policy.name}: it is private, but no PrivatePolicy.")
         if not policy.private and policy.dim > LARGEST_PLAIN_DIM:
@@ -185,7 +197,7 @@ class Definition:
             policy=policy,
             baseline=_baseline(plain.get("baseline"), policy, limits),
             currency=currency,
-            features=_features(plain.get("features", ()), policy.dim),
+            features=features,
             max_age=finite("max_age", plain.get("max_age", 1.0), minimum=0.0, maximum=DAY),
             max_lag=positive_int("max_lag", plain.get("max_lag", 10_000), minimum=0),
             wait=wait,
@@ -275,8 +287,6 @@ class Definition:
 
 def _policy(name: str, plain: Mapping[str, Any]) -> Policy:
     """Make the policy with its options."""
-    if "policy" not in plain:
-        raise MissingOption(f"The product {name} needs a policy, as in policy = 'etc-ldp-doubling'.")
     kind = policies.get(plain["policy"])
     if kind.not_served:
         raise InvalidInput(f"The service does not run {kind.name}: {kind.not_served}")
@@ -290,6 +300,8 @@ def _policy(name: str, plain: Mapping[str, Any]) -> Policy:
         raise MissingOption(f"The product {name} with the policy {kind.name} also needs {', '.join(sorted(missing))}.")
     plain_family = options.pop("family")
     family = as_family(plain_family) if isinstance(plain_family, str) else family_from(plain_family)
+    if options.get("prior") is not None:
+        options["prior"] = _prior(options["prior"])
     if options.get("rules") is not None:
         if not isinstance(options["rules"], Mapping):
             raise InvalidInput("rules must give any of ladder, largest_step, segments and ranges by name.")
@@ -325,15 +337,48 @@ def _baseline(value: Any, policy: Policy, limits: Limits) -> float:
     return baseline
 
 
-def _features(plain: Any, dim: int) -> tuple[Feature, ...]:
+def _prior(plain: Any) -> Prior:
+    if isinstance(plain, str):
+        raise InvalidInput(
+            "prior must give centre and precision by name. The file of a fitted model can be named in a file of "
+            "products only."
+        )
+    return Prior.of(plain)
+
+
+def _features(plain: Any, needs_constant: bool) -> tuple[Feature, ...]:
+    """The named features, with a constant in front if the policy needs one and there is none."""
     if not isinstance(plain, (list, tuple)):
         raise InvalidInput("features must be a list, one for each number of the context.")
     features = tuple(map(Feature.of, plain))
-    if features and len(features) != dim:
-        raise InvalidInput(f"There must be {dim} features, one for each number of the context, not {len(features)}.")
+    if features and needs_constant and all(not feature.value for feature in features):
+        features = (Feature(name="constant", value=1.0), *features)
     if len({feature.name for feature in features}) < len(features):
         raise InvalidInput("Two features have the same name.")
     return features
+
+
+def _with_dim(plain: Mapping[str, Any], features: tuple[Feature, ...]) -> dict[str, Any]:
+    """The definition with the length of a context, which follows from named features."""
+    if not features:
+        return dict(plain)
+    dim, n = plain.get("dim"), len(features)
+    if dim is not None and dim not in (n, len(plain["features"])):
+        raise InvalidInput(f"There must be {dim} features, one for each number of the context, not {n}.")
+    return {**plain, "dim": n}
+
+
+def _with_model(plain: Any, folder: Path) -> Any:
+    """The definition with the prior of the model whose file it names, relative to the folder."""
+    if not isinstance(plain, Mapping):
+        return plain
+    table = dict(plain)
+    trust, prior = table.pop("trust", None), table.get("prior")
+    if isinstance(prior, str):
+        table["prior"] = Prior.from_model(folder / prior, trust=1.0 if trust is None else trust)
+    elif trust is not None:
+        raise InvalidInput("trust is the share of a model's weight that counts: name the model, as in prior = 'FILE'.")
+    return table
 
 
 def read_products(path: str | PathLike[str]) -> list[Definition]:
@@ -356,7 +401,7 @@ def read_products(path: str | PathLike[str]) -> list[Definition]:
     definitions = []
     for name, table in products.items():
         try:
-            definitions.append(Definition.of(name, table))
+            definitions.append(Definition.of(name, _with_model(table, Path(path).parent)))
         except HushpriceError as problem:
             raise InvalidInput(f"The product {name} in {path}: {problem}") from None
     return definitions
