@@ -32,7 +32,7 @@ def test_the_number_of_workers_does_not_matter() -> None:
 def test_a_dask_cluster_gives_the_same_numbers() -> None:
     from dask.distributed import Client, LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
         address = cluster.scheduler_address.removeprefix("tcp://")
         by_address = _run(engine=f"dask://{address}", replications=4)
         with Client(cluster):
