@@ -185,6 +185,7 @@ def _result(dim: int, horizon: int, regret: float, **options: Any) -> Result:
         "policy": "etc", "market": "s1", "dim": dim, "horizon": horizon, "seed": 0, "config": {},
         "checkpoints": np.array([horizon]), "paths": np.full((n, 1), regret), "revenue": np.ones(n),
         "exploration": np.zeros(n), "seconds": np.full(n, 1e-6 * horizon),
+        "deviation": np.zeros(n), "far": np.zeros(n),
     }  # fmt: skip
     return Result(**(fields | options))
 

@@ -13,7 +13,7 @@ import pytest
 import hushprice as hp
 from hushprice import checks, kernels
 from hushprice.checks import families
-from hushprice.demand import FAMILIES, Family, register
+from hushprice.demand import FAMILIES, Family, Terms, register
 from hushprice.device import demand as device
 from hushprice.kernels import glm, state
 from hushprice.kernels.sgd import GRID_REPORT
@@ -62,6 +62,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "running._track": {"x": np.ones(4)},
     "running.assimilate": {"x": np.ones(4)},
     "running.assimilated": {"x": np.ones((300, 4)), "y": np.ones(300), "weight": np.ones(300)},
+    "terms.greedy_on_terms": {"terms": Terms.of(None, (0.5, 3.0), 3, cost=0.1), "quoted": np.ones(3)},
     "private_loop.experiments": {"prices": np.ones(3)},
     "public_sgd.plain_pass": ONE,
     "report.report_rows": ONE,

@@ -177,7 +177,8 @@ def test_the_jackknife_is_the_usual_standard_error() -> None:
         paths = rng.exponential(size=(60, 1))
         some = Result(
             policy="x", market="s1", dim=1, horizon=10, seed=0, config={}, checkpoints=np.array([10]), paths=paths,
-            revenue=paths[:, 0], exploration=paths[:, 0], seconds=paths[:, 0],
+            revenue=paths[:, 0], exploration=paths[:, 0], seconds=paths[:, 0], deviation=paths[:, 0],
+            far=paths[:, 0],
         )  # fmt: skip
         ses.append(jackknife(lambda cells: OF_CELLS["mean"](cells, 0.0), [some])[1] ** 2)
     assert np.mean(ses) == pytest.approx(1 / 60, rel=0.1)
@@ -216,7 +217,8 @@ def _result(regret: Any, *, seconds: Any = None, dim: int = 1, horizon: int = 10
     return Result(
         policy="x", market="s1", dim=dim, horizon=horizon, seed=0, config={}, checkpoints=np.array([horizon]),
         paths=paths, revenue=paths[:, 0], exploration=paths[:, 0],
-        seconds=paths[:, 0] if seconds is None else np.asarray(seconds, dtype=float),
+        seconds=paths[:, 0] if seconds is None else np.asarray(seconds, dtype=float), deviation=0 * paths[:, 0],
+        far=0 * paths[:, 0],
     )  # fmt: skip
 
 

@@ -87,8 +87,9 @@ def test_bounds_of_a_share_are_clopper_and_pearsons(wins: int, n: int) -> None:
 def line(label: str, kind: Kind, losses: Any, **facts: Any) -> Line:
     best = np.full(N, 1_000.0)
     return Line(
-        label=label, kind=kind, word=label, losses=np.asarray(losses, float), best=best, experiments=0.1, **facts
-    )
+        label=label, kind=kind, word=label, losses=np.asarray(losses, float), best=best, experiments=0.1,
+        deviation=0.02, far=0.1, **facts,
+    )  # fmt: skip
 
 
 def test_differences_are_paired() -> None:

@@ -271,7 +271,7 @@ def test_workers_and_clusters_give_the_same_numbers(tmp_path: Path) -> None:
     cells = study(tmp_path).cells()
     one = compute(cells, Store(tmp_path / "one"))
     same(one, compute(cells, Store(tmp_path / "two"), workers=2))
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
         engine = "dask://" + cluster.scheduler_address.removeprefix("tcp://")
         same(one, compute(cells, Store(tmp_path / "cluster"), engine=engine))
 
@@ -341,7 +341,7 @@ def test_files_are_plain_parquet(tmp_path: Path) -> None:
     result = compute([cell], store)[cell.key]
     (file,) = (tmp_path / "store").rglob("*.parquet")
     table = pq.read_table(file)
-    assert table.column_names == ["replication", "revenue", "exploration", "seconds", "path"]
+    assert table.column_names == ["replication", "revenue", "exploration", "seconds", "deviation", "far", "path"]
     assert [row[-1] for row in table["path"].to_pylist()] == result.regret.tolist()
     assert all(version.startswith(hp.__version__) for version in store.revisions([cell]))
 

@@ -18,7 +18,9 @@ from hushprice.checks.service import check_service, service_is_installed
 from hushprice.checks.terms import check_propensities, check_rules_are_met
 from hushprice.estimation import DRIFT_BOUND
 from hushprice.policies import Policy, Pricer, Records
-from hushprice.simulation import simulate
+from hushprice.policies.loop import Loop
+from hushprice.privacy import UnsafeSeed
+from hushprice.simulation import simulate, streams
 
 PolicyCheck = Callable[[Policy], None]
 
@@ -31,6 +33,7 @@ def policy_checks() -> list[PolicyCheck]:
     served = [check_service] if service_is_installed() else []
     return [
         check_batch_equals_live,
+        check_deviation,
         check_same_seed_same_run,
         check_prices_in_range,
         check_snapshot_resumes_exactly,
@@ -58,6 +61,33 @@ def check_batch_equals_live(policy: Policy) -> None:
     prices, y = LiveLoop(policy, market).run(0, HORIZON)
     np.testing.assert_array_equal(batch.prices, prices)
     np.testing.assert_array_equal(batch.y, y)
+
+
+def check_deviation(policy: Policy) -> None:
+    """Greedy prices and experiments are counted alike by the policy's loop and by one that serves span by span.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy to check.
+    """
+    market = world_for(policy)
+    contexts, demand, exploration, privacy, choices = streams(5, 0)[:5]
+    counted = []
+    for loop in (
+        policy.loop(UnsafeSeed(privacy)),
+        Loop(policy.device(UnsafeSeed(privacy)), policy.server()),
+    ):
+        who, what, agree, draws = (np.random.default_rng(s) for s in (contexts, demand, choices, exploration))
+        blocks = market.blocks(who, what, HORIZON, choices=agree)
+        sold = [loop.sell(block, draws) for block in blocks]
+        counted.append(np.sum([(one.explored, one.far, one.deviation) for one in sold], axis=0))
+    compiled, plain = counted
+    np.testing.assert_allclose(compiled, plain, rtol=1e-9, err_msg="the policy's loop counts other greedy prices")
+    explored, far, deviation = compiled.tolist()
+    assert 0 <= far <= HORIZON
+    assert 0.0 <= deviation <= HORIZON
+    assert explored or not deviation, "prices deviate although none is an experiment"
 
 
 def check_same_seed_same_run(policy: Policy) -> None:

@@ -92,13 +92,7 @@ def show_scaling(console: Console, studies: Mapping[str, Scaling], output: Outpu
 
 
 Row = dict[str, str]
-SPARE_COLUMNS = (
-    "ms/run",
-    "sd",
-    "explored",
-    "revenue",
-    "99% interval",
-)  # omitted in this order on a narrow screen
+SPARE_COLUMNS = ("ms/run", "sd", "revenue", "far", "deviation", "p95", "99% interval")  # omitted in this order
 
 
 def _table(results: Comparison, width: int) -> Table:
@@ -109,9 +103,11 @@ def _table(results: Comparison, width: int) -> Table:
         rows[label] = {
             "regret": amount(s.mean),
             "99% interval": f"{amount(s.low)} to {amount(s.high)}" if many else "needs 2 runs",
+            "p95": amount(s.p95) if many else "",
             "sd": amount(s.sd) if many else "",
             "revenue": amount(s.revenue),
-            "explored": f"{s.exploration:.1%}",
+            "deviation": _share(s.deviation),
+            "far": _share(s.far),
             "ms/run": f"{1e3 * s.seconds:,.1f}",
         }
     columns = _columns(rows, width)
@@ -125,6 +121,11 @@ def _table(results: Comparison, width: int) -> Table:
     for label, row in rows.items():
         table.add_row(_broken(label), *(row[heading] for heading in columns))
     return table
+
+
+def _share(value: float) -> str:
+    """A percentage; empty if it is unknown."""
+    return f"{value:.1%}" if value == value else ""
 
 
 def _broken(label: str) -> str:

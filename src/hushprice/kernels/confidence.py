@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from hushprice.kernels.glm import best_price, best_profit, outcome, profit
+from hushprice.kernels.glm import best_price, best_profit, outcome, profit, utility
 from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.newton import dot
 from hushprice.kernels.quote import arm_price
@@ -226,20 +226,28 @@ def catch_up(stages, s, work):
 
 
 @compiled
-def sell_block(rule, z, uniforms, cost, low, high, stages, demand, prices, numbers):
+def sell_block(rule, z, uniforms, cost, low, high, stages, demand, sales):
     """Decide, sell, record and re-estimate, one customer at a time, by the steps of a live round.
 
-    ``rule`` shares the arrays theta and root with ``stages``; they change from customer to customer.
+    ``rule`` shares the arrays theta and root with ``stages``; they change from customer to customer. ``sales`` is a
+    :class:`~hushprice.kernels.state.BoundSales`.
     """
-    room, S = scratch(rule), len(rule.theta)
+    prices, numbers, greedy = sales
+    room, S, busiest = scratch(rule), len(rule.theta), int(np.argmax(stages.counts[:, HELD]))
+    a, b = np.empty(1), np.empty(1)
     work, x, y, start = room.work, stages.x, stages.y, stages.start
     counts, pace, inside = stages.counts, stages.pace, stages.inside
     for i in range(len(z)):
         for s in range(S):
             if behind(counts, inside, s):  # asked here too: a call costs more than the question
                 catch_up(stages, s, work)
+        utility(z[i : i + 1], rule.theta[busiest], a, b)
+        known = rule.theta[busiest].any()
+        greedy[i] = best_price(rule.code, a[0], b[0], cost, low, high) if known else 0.5 * (low + high)
         prices[i], numbers[i] = decide(rule, z[i], uniforms[i], cost, low, high, room)
         s = numbers[i] - 1
         if s >= 0:
             rows = slice(start[s], start[s + 1])
             append(x[rows], y[rows], counts[s], pace[s], z[i], prices[i], outcome(demand, i, prices[i]))
+            if counts[s, HELD] > counts[busiest, HELD]:
+                busiest = s

@@ -631,8 +631,7 @@ def ahead_block(plan, state, t, z, uniforms, terms, demand, prices, greedy):
         s = segment[i]
         lowest, highest = window(low[i], high[i], last[s], step)
         if warming(plan, state):
-            utility(z[i : i + 1], theta, a, b)
-            greedy[i] = best_price(code, a[0], b[0], cost[i], lowest, highest)
+            greedy[i] = 0.5 * (lowest + highest)
             p = quote_on_terms(EXPLORE, code, 0.0, 0.0, 0.0, uniforms[i], cost[i], lowest, highest, ladder)
         else:
             rule = rule_of(plan, state, float(t))

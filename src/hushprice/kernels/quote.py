@@ -113,11 +113,12 @@ def deviation(kappa, t):
 
 
 @compiled
-def perturb_block(plan, t, z, uniforms, terms, estimate, demand, prices):
+def perturb_block(plan, t, z, uniforms, terms, estimate, demand, prices, greedy):
     """Semi-Myopic over a block of customers, rounds t + 1, t + 2, ...: quote, sell, record some sales, re-estimate.
 
     The steps are those of a live round: the phase, :func:`quote_on_terms`, :func:`append`, :func:`update`. Without
-    rules the terms are the same range for everyone, and no ladder.
+    rules the terms are the same range for everyone, and no ladder. ``greedy`` receives the best known price of each
+    customer.
     """
     kappa, every, warmup = plan
     cost, low, high, ladder, segment, step, last = terms
@@ -129,6 +130,7 @@ def perturb_block(plan, t, z, uniforms, terms, estimate, demand, prices):
         s = segment[i]
         lowest, highest = window(low[i], high[i], last[s], step)
         if counts[HELD] < warmup:
+            greedy[i] = 0.5 * (lowest + highest)
             prices[i] = quote_on_terms(EXPLORE, code, 0.0, 0.0, 0.0, uniforms[i], cost[i], lowest, highest, ladder)
         else:
             behind = counts[USED] < counts[HELD]  # asked here too: a call costs more than the question
@@ -136,6 +138,7 @@ def perturb_block(plan, t, z, uniforms, terms, estimate, demand, prices):
                 refit(estimate)
             utility(z[i : i + 1], theta, a, b)
             level = deviation(kappa, t)
+            greedy[i] = quote_on_terms(EXPLOIT, code, a[0], b[0], 0.0, 0.0, cost[i], lowest, highest, ladder)
             prices[i] = quote_on_terms(
                 PERTURB, code, a[0], b[0], level, uniforms[i], cost[i], lowest, highest, ladder
             )  # fmt: skip

@@ -77,6 +77,14 @@ class BoundRule(NamedTuple):
     arms: int  # K, equispaced prices to choose from (STAGES)
 
 
+class BoundSales(NamedTuple):
+    """What a compiled loop of decisions from bounds writes, one entry per customer."""
+
+    prices: Array
+    stages: Counts  # the stage that learns the outcome, from 1; 0 for none
+    greedy: Array  # the best price by the estimate with the most records
+
+
 class Belief(NamedTuple):
     """The estimate for one customer: (z.alpha, z.beta), and the width alpha sqrt(r2 + q2 (p - vertex)^2) at p."""
 

@@ -52,7 +52,7 @@ def _selected(result: Result, mask: npt.NDArray[np.bool_]) -> Result:
     """The result of the replications in the mask."""
     return replace(
         result, paths=result.paths[mask], revenue=result.revenue[mask], exploration=result.exploration[mask],
-        seconds=result.seconds[mask],
+        seconds=result.seconds[mask], deviation=result.deviation[mask], far=result.far[mask],
     )  # fmt: skip
 
 

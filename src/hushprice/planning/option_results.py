@@ -123,6 +123,8 @@ class Line:
         Regret, and revenue of the best prices, one number per replication.
     experiments : float
         Share of customers whose price was changed for learning.
+    deviation, far : float
+        Mean distance of prices from the greedy ones, in price ranges; share more than a tenth of the range away.
     today, partner : ndarray or None
         Losses of today's prices, and of the same policy without privacy.
     epsilon, opt_out, from_log : float or None, float or None, bool
@@ -135,6 +137,8 @@ class Line:
     losses: Array
     best: Array
     experiments: float
+    deviation: float
+    far: float
     today: Array | None = None
     partner: Array | None = None
     epsilon: float | None = None
@@ -206,7 +210,8 @@ class Line:
         least, most = self.chances or (None, None)
         plain |= {"gain_5": low, "gain_95": high, "probability_of_gain": self.probability}
         plain |= {"probability_of_gain_low": least, "probability_of_gain_high": most}
-        return plain | {"experiments": self.experiments} | _interval_row("price_of_privacy", self.privacy)
+        plain |= {"experiments": self.experiments, "deviation": self.deviation, "far": self.far}
+        return plain | _interval_row("price_of_privacy", self.privacy)
 
 
 def _interval_row(name: str, interval: Interval | None) -> dict[str, float | None]:

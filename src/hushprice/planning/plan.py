@@ -80,6 +80,8 @@ class Plan:
             losses=losses[option.label],
             best=best,
             experiments=float(result.exploration.mean()),
+            deviation=float(result.deviation.mean()),
+            far=float(result.far.mean()),
             today=losses[self.options[0].label],
             partner=None if option.partner is None else losses[option.partner],
             epsilon=option.epsilon,

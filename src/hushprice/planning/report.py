@@ -71,7 +71,8 @@ def table_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
             "gain over today": _amount(line.gain),
             "a gain in": "" if line.wins is None else f"{line.wins} of {line.replications}",
             "price of privacy": _amount(line.privacy),
-            "experiments": f"{line.experiments:.0%}",
+            "deviation": f"{line.deviation:.1%}",
+            "far": f"{line.far:.1%}",
         }
         for line in lines
     ]
@@ -101,8 +102,9 @@ def _table(plan: Plan) -> Section:
         f"Money over {plan.horizon:,} customers, means over replications with 95% intervals, which shrink as more are "
         f"run; what the log leaves open shows in how often there is a gain. Every option sells to the "
         f"same customers; differences are paired. Revenue is net of cost. Lost is what knowing demand would have "
-        f"earned more. Experiments is the share of customers whose price was bent to learn. {full} replications, half "
-        f"as many of the private options."
+        f"earned more. Deviation is how far prices are on average from the best known price, in percent of the price "
+        f"range, and far the share that is more than 10% of the range away. {full} replications, half as many of the "
+        f"private options."
     )
     unit = f"in {plan.currency.strip()}" if plan.currency.strip() else "in units of price"
     private = [line for line in plan.lines if line.privacy is not None]

@@ -357,6 +357,26 @@ class Device:
         on_terms.propensities(self._rule(params), z, price, before.within(self._range(params)), value, discrete)
         return Propensity(value, discrete)
 
+    def greedy(self, params: Params, z: Array, price: Array, terms: Terms | None = None) -> Array:
+        """The prices that the published estimate makes best; the middle of the range while it is 0.
+
+        Parameters
+        ----------
+        params : Params
+            The published params.
+        z : ndarray of shape (n, d)
+            Contexts.
+        price : ndarray of shape (n,)
+            The quoted prices, from which a largest step is counted.
+        terms : Terms, optional
+            The terms of these customers before they were quoted a price. They are changed.
+        """
+        policy, greedy = self.policy, np.empty(len(z))
+        if terms is None:
+            terms = Terms.of(None, policy.prices, len(z), cost=policy.cost)
+        on_terms.greedy_on_terms(policy.family.code, params.theta, z, terms.within(policy.prices), price, greedy)
+        return greedy
+
     def report(
         self, params: Params, z: Array, price: Array, y: Array, stage: Stages, *, public: Choices | None = None
     ) -> Reports:

@@ -21,11 +21,11 @@ from hushprice.errors import InvalidInput, SnapshotError, finite, positive_int
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import confidence as kernel
 from hushprice.kernels import terms as on_terms
-from hushprice.kernels.state import BoundRule
+from hushprice.kernels.state import BoundRule, BoundSales
 from hushprice.policies import thompson_density
 from hushprice.policies.base import Device, Policy, Server
 from hushprice.policies.exchange import FOREVER, Bounds, Params, Progress, Propensity, Quotes, Records
-from hushprice.policies.loop import Customers, Loop
+from hushprice.policies.loop import Customers, Loop, Quoted
 from hushprice.policies.phases import Phase
 from hushprice.policies.snapshot import whole
 from hushprice.privacy import Entropy
@@ -297,7 +297,7 @@ class BoundLoop(Loop):
             return server.span
         return min(plan.length - server.t, max(1, MOST_DRAWS // max(server.policy.uniforms, 1)))
 
-    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
+    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> Quoted:
         server, n = self.server, rows.stop - rows.start
         policy, plan = server.policy, server.plan
         if server.t < plan.explore:
@@ -307,11 +307,11 @@ class BoundLoop(Loop):
         rule = BoundRule(
             int(policy.phase), policy.family.code, learned.theta, learned.root, plan.alpha, plan.floor, plan.arms
         )
-        prices, stages = np.empty(n), np.empty(n, dtype=np.int64)
+        sales = BoundSales(np.empty(n), np.empty(n, dtype=np.int64), np.empty(n))
         kernel.sell_block(
             rule, customers.z[rows], rng.random((n, policy.uniforms)), policy.cost, *policy.prices, learned,
-            customers.demand(rows), prices, stages,
+            customers.demand(rows), sales,
         )  # fmt: skip
-        customers.buy(rows, prices)
+        customers.buy(rows, sales.prices)
         server.advance(n)
-        return prices, int(np.count_nonzero(stages))
+        return Quoted(sales.prices, sales.greedy, int(np.count_nonzero(sales.stages)))

@@ -24,7 +24,7 @@ from hushprice.kernels import look_ahead as kernel
 from hushprice.kernels.state import AheadPlan, AheadRule, AheadState
 from hushprice.policies.base import Device, Policy, Server
 from hushprice.policies.exchange import FOREVER, Outlook, Params, Progress, Propensity, Quotes, Records
-from hushprice.policies.loop import Customers, Loop
+from hushprice.policies.loop import Customers, Loop, Quoted
 from hushprice.policies.phases import Phase
 from hushprice.policies.snapshot import whole
 from hushprice.privacy import Entropy
@@ -245,7 +245,7 @@ class AheadLoop(Loop):
     def max_block(self) -> int:
         return BLOCK_CUSTOMERS
 
-    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
+    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> Quoted:
         server, n = self.server, rows.stop - rows.start
         policy = server.policy
         terms = self.terms(customers, rows) or Terms.of(None, policy.prices, n, cost=policy.cost)
@@ -257,4 +257,4 @@ class AheadLoop(Loop):
         )  # fmt: skip
         customers.buy(rows, prices)
         server.advance(n)
-        return prices, n
+        return Quoted(prices, greedy, n)

@@ -8,7 +8,7 @@ its loop can take.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -48,6 +48,48 @@ class Customers(Protocol):
         ...
 
 
+class Quoted(NamedTuple):
+    """Prices of customers handled together, with what they deviate from.
+
+    Parameters
+    ----------
+    price : ndarray of shape (n,)
+        The quoted prices.
+    greedy : ndarray of shape (n,) or None
+        The greedy prices, which the estimate of the moment makes best; None if the quoted prices are these.
+    explored : int
+        How many prices were experiments.
+    """
+
+    price: Array
+    greedy: Array | None
+    explored: int
+
+
+class Sold(NamedTuple):
+    """What was quoted to a block of customers.
+
+    Parameters
+    ----------
+    price : ndarray of shape (n,)
+        The quoted prices.
+    explored : int
+        How many of them were experiments.
+    deviation : float
+        The sum of their distances from the greedy prices, in price ranges.
+    far : int
+        How many were more than :data:`FAR` price ranges away from the greedy price.
+    """
+
+    price: Array
+    explored: int = 0
+    deviation: float = 0.0
+    far: int = 0
+
+
+FAR = 0.1  # of the price range
+
+
 class Loop:
     """Both halves of a policy, joined by simulated customers.
 
@@ -75,7 +117,7 @@ class Loop:
         """The most customers that :meth:`sell_span` can take at once."""
         return self.server.span
 
-    def sell(self, customers: Customers, rng: np.random.Generator) -> tuple[Array, int]:
+    def sell(self, customers: Customers, rng: np.random.Generator) -> Sold:
         """Sell to a block of customers.
 
         Parameters
@@ -87,27 +129,33 @@ class Loop:
 
         Returns
         -------
-        prices : ndarray of shape (n,)
-            The quoted prices.
-        explored : int
-            How many of them were experiments.
+        Sold
+            The quoted prices, and how far they were from the greedy ones.
         """
-        n, start, explored = len(customers.z), 0, 0
+        n, start, explored, deviation, far = len(customers.z), 0, 0, 0.0, 0
         prices = np.empty(n)
+        low, high = self.device.policy.prices
         plain = self.on_terms or (self.device.policy.rules is None and customers.cost is None)
         sell_span = self.sell_span if plain else partial(Loop.sell_span, self)
         while start < n:
             rows = slice(start, min(n, start + (self.max_block if plain else self.server.span)))
-            prices[rows], experiments = sell_span(customers, rows, rng)
-            explored += experiments
+            quoted = sell_span(customers, rows, rng)
+            prices[rows] = quoted.price
+            explored += quoted.explored
+            if quoted.greedy is not None:
+                distance = np.abs(quoted.price - quoted.greedy) / (high - low)
+                deviation += float(distance.sum())
+                far += int(np.count_nonzero(distance > FAR))
             start = rows.stop
-        return prices, explored
+        return Sold(prices, explored, deviation, far)
 
-    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
+    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> Quoted:
         """:meth:`sell` for the customers in ``rows``, at most :attr:`max_block` of them."""
         device, server = self.device, self.server
         params, z, public = server.params, customers.z[rows], customers.public[rows]
-        quotes = self.quote(params, z, rng, self.terms(customers, rows))
+        terms = self.terms(customers, rows)
+        before = None if terms is None or not params.experiment else terms.before()
+        quotes = self.quote(params, z, rng, terms)
         y = customers.buy(rows, quotes.price)
         server.advance(rows.stop - rows.start)
         if isinstance(quotes.stage, int):
@@ -118,7 +166,8 @@ class Loop:
                 params, z[learn], quotes.price[learn], y[learn], quotes.stage[learn], public=public[learn]
             )
             server.absorb(report)
-        return quotes.price, quotes.experiments
+        greedy = device.greedy(params, z, quotes.price, before) if params.experiment else None
+        return Quoted(quotes.price, greedy, quotes.experiments)
 
     def terms(self, customers: Customers, rows: slice) -> Terms | None:
         """The terms of the customers in ``rows``."""

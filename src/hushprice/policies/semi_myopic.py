@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hushprice.arrays import Array
 from hushprice.demand import Terms
 from hushprice.errors import SnapshotError, positive_int
 from hushprice.estimation import RunningEstimator
@@ -21,7 +20,7 @@ from hushprice.kernels import quote as kernel
 from hushprice.kernels.state import MyopicPlan
 from hushprice.policies.base import Policy, Server
 from hushprice.policies.exchange import FOREVER, Params, Progress, Records, Variant, as_variant
-from hushprice.policies.loop import Customers, Loop
+from hushprice.policies.loop import Customers, Loop, Quoted
 from hushprice.policies.phases import Phase
 from hushprice.privacy import Entropy
 
@@ -193,18 +192,19 @@ class MyopicLoop(Loop):
     def max_block(self) -> int:
         return FOREVER
 
-    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
+    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> Quoted:
         policy, estimator, t = self.server.policy, self.server.estimator, self.server.t
         n = rows.stop - rows.start
         terms = self.terms(customers, rows) or Terms.of(None, policy.prices, n, cost=policy.cost)
         estimator.reserve(n // policy.every + 1)
-        prices = np.empty(n)
+        prices, greedy = np.empty(n), np.empty(n)
         warming = policy.every * (policy.records_to_start - estimator.records) - t % policy.every
         explored = n if policy.kappa > 0.0 else min(n, max(0, warming))
         plan = MyopicPlan(policy.kappa, policy.every, policy.records_to_start)
         kernel.perturb_block(
-            plan, t, customers.z[rows], rng.random(n), terms, estimator.arrays(), customers.demand(rows), prices
-        )
+            plan, t, customers.z[rows], rng.random(n), terms, estimator.arrays(), customers.demand(rows), prices,
+            greedy,
+        )  # fmt: skip
         customers.buy(rows, prices)
         self.server.advance(n)
-        return prices, explored
+        return Quoted(prices, greedy, explored)

@@ -8,6 +8,7 @@ therefore do not depend on the policy, and nothing depends on which worker runs 
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -23,8 +24,10 @@ CONTEXTS, DEMAND, EXPLORATION, PRIVACY, CHOICES, POLICY, TRUTH = range(7)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one replication leaves behind: the regret path at the checkpoints and four numbers.
+    """What one replication leaves behind: the regret path at the checkpoints, and means over its customers.
 
+    ``deviation`` is the mean distance of a price from the greedy one, which the estimate of the moment makes best, in
+    price ranges; ``far`` the share of prices more than a tenth of the range away from it.
     Seconds are CPU time of its thread, so that a busy machine does not make a policy look slow.
     """
 
@@ -32,6 +35,8 @@ class Outcome:
     revenue: float
     exploration: float
     seconds: float
+    deviation: float = math.nan
+    far: float = math.nan
 
 
 @dataclass
@@ -68,10 +73,11 @@ def replicate(
     market = market.truth(np.random.Generator(np.random.PCG64(seeds[TRUTH])))
     loop = policy.loop(UnsafeSeed(seeds[PRIVACY]))
     path = np.empty(len(checkpoints))
-    regret, revenue, explored = 0.0, 0.0, 0
+    regret, revenue, explored, deviation, far = 0.0, 0.0, 0, 0.0, 0
     done, k = 0, 0
     for block in market.blocks(contexts, demand, horizon, choices=choices):
-        prices, experiments = loop.sell(block, exploration)
+        sold = loop.sell(block, exploration)
+        prices = sold.price
         n, start = len(prices), 0
         while k < len(checkpoints) and checkpoints[k] <= done + n:
             stop = int(checkpoints[k]) - done
@@ -79,8 +85,11 @@ def replicate(
             path[k], start, k = regret, stop, k + 1
         regret += float(block.regret[start:].sum())
         revenue += block.earned(prices)
-        explored += experiments
+        explored += sold.explored
+        deviation += sold.deviation
+        far += sold.far
         if trace is not None:
             trace.prices[done : done + n], trace.y[done : done + n] = prices, block.y
         done += n
-    return Outcome(path, revenue, explored / horizon, time.thread_time() - began)
+    seconds = time.thread_time() - began
+    return Outcome(path, revenue, explored / horizon, seconds, deviation / horizon, far / horizon)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 
-from hushprice.arrays import Array
 from hushprice.errors import InvalidInput, finite
 from hushprice.markets import Block, Market
 from hushprice.policies import Policy, PrivatePolicy
+from hushprice.policies.loop import Sold
 from hushprice.privacy import Entropy
 
 
@@ -90,15 +90,15 @@ class TodayLoop:
     def __init__(self, policy: Today) -> None:
         self.policy = policy
 
-    def sell(self, customers: Block, rng: np.random.Generator) -> tuple[Array, int]:
-        """(prices, 0)."""
+    def sell(self, customers: Block, rng: np.random.Generator) -> Sold:
+        """Today's prices."""
         prices, segment = customers.today, customers.segment
         if self.policy.prices is not None and segment is not None:
             prices = np.array([self.policy.prices[name] for name in customers.market.segments])[segment]
         assert prices is not None
         customers.buy(slice(0, len(prices)), prices)
         customers.regret[:] = customers.lost(prices)  # they may be better than any that is allowed
-        return prices, 0
+        return Sold(prices)
 
 
 Simulated = Policy | NearTruth | Today

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -28,7 +29,9 @@ class Summary:
     and ``median`` describe it over replications, and [``low``, ``high``] is an interval for its mean at ``level``.
     ``revenue`` (realised, net of unit cost), ``exploration`` (share of rounds whose price was not just the one that
     looks best: experiments, and every round of the policies that bend each price to learn, such as Semi-Myopic, UCB and
-    Thompson sampling) and ``seconds`` (of computing) are means over replications.
+    Thompson sampling), ``deviation`` (mean distance of a price from the greedy one, which the estimate of the moment
+    makes best, in price ranges), ``far`` (share of prices more than a tenth of the range away from it) and ``seconds``
+    (of computing) are means over replications. ``p95`` is the regret that one replication in twenty exceeds.
     """
 
     policy: str
@@ -46,6 +49,9 @@ class Summary:
     revenue: float
     exploration: float
     seconds: float
+    p95: float = math.nan
+    deviation: float = math.nan
+    far: float = math.nan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,6 +78,11 @@ class Result:
         Share of rounds whose price was bent to learn, one number per replication.
     seconds : ndarray
         Computing time, one number per replication.
+    deviation : ndarray
+        Mean distance of a price from the greedy one, in price ranges, one number per replication; NaN if unknown.
+    far : ndarray
+        Share of prices more than a tenth of the range away from the greedy one, one number per replication; NaN if
+        unknown.
     """
 
     policy: str
@@ -85,6 +96,8 @@ class Result:
     revenue: Array
     exploration: Array
     seconds: Array
+    deviation: Array
+    far: Array
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome], job: Job) -> Result:
@@ -109,6 +122,8 @@ class Result:
             revenue=np.array([o.revenue for o in outcomes]),
             exploration=np.array([o.exploration for o in outcomes]),
             seconds=np.array([o.seconds for o in outcomes]),
+            deviation=np.array([o.deviation for o in outcomes]),
+            far=np.array([o.far for o in outcomes]),
         )
 
     def __repr__(self) -> str:
@@ -157,6 +172,9 @@ class Result:
             revenue=float(self.revenue.mean()),
             exploration=float(self.exploration.mean()),
             seconds=float(self.seconds.mean()),
+            p95=float(np.quantile(regret, 0.95)),
+            deviation=float(self.deviation.mean()),
+            far=float(self.far.mean()),
         )
 
     def path_mean(self) -> Array:

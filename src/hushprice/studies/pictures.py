@@ -123,7 +123,7 @@ def cell_rows(cell_results: CellResults) -> list[dict[str, Any]]:
                 "T": s.horizon,
                 "replications": s.replications, "seed": result.seed, "mean": s.mean, "sd": s.sd, "se": s.se,
                 "median": s.median, "quartile 1": float(low), "quartile 3": float(high), "revenue": s.revenue,
-                "explored": s.exploration, "seconds": s.seconds,
+                "explored": s.exploration, "deviation": s.deviation, "far": s.far, "seconds": s.seconds,
             }
         )  # fmt: skip
     return rows

@@ -28,10 +28,16 @@ from hushprice.simulation import Outcome, Result
 from hushprice.studies.cells import Cell
 from hushprice.version import __version__
 
-OUTCOME_COLUMNS = ("revenue", "exploration", "seconds")
-RESULTS_SCHEMA = pa.schema(
-    [("replication", pa.int64()), *((name, pa.float64()) for name in OUTCOME_COLUMNS), ("path", pa.list_(pa.float64()))]
-)
+FIRST_COLUMNS = ("revenue", "exploration", "seconds")
+OUTCOME_COLUMNS = (*FIRST_COLUMNS, "deviation", "far")  # the last two are missing in files of earlier releases
+
+
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
+    numbers = ((name, pa.float64()) for name in columns)
+    return pa.schema([("replication", pa.int64()), *numbers, ("path", pa.list_(pa.float64()))])
+
+
+RESULTS_SCHEMA, FIRST_SCHEMA = _schema(OUTCOME_COLUMNS), _schema(FIRST_COLUMNS)
 RESULTS_FILE = re.compile(r"[0-9]{1,15}-[0-9]{1,15}\.parquet")
 Outcomes = dict[int, Outcome]
 
@@ -159,19 +165,19 @@ def _outcomes(file: Path, cell: Cell) -> tuple[Outcomes, list[str]]:
     metadata = json.loads((table.schema.metadata or {})[b"hushprice"])
     if metadata["key"] != cell.key:
         raise ValueError("another cell's results")
-    if not table.schema.equals(RESULTS_SCHEMA):
+    if not (table.schema.equals(RESULTS_SCHEMA) or table.schema.equals(FIRST_SCHEMA)):
         raise ValueError("other columns")
     numbers = table["replication"].to_pylist()
-    columns = {name: table[name].to_numpy() for name in OUTCOME_COLUMNS}
+    columns = {name: table[name].to_numpy() for name in OUTCOME_COLUMNS if name in table.column_names}
     paths = np.array(table["path"].to_pylist(), dtype=np.float64).reshape(table.num_rows, -1)
     if paths.shape[1] != len(cell.work.checkpoints):
         raise ValueError("paths of another length")
-    if not all(np.isfinite(values).all() for values in (paths, *columns.values())):
+    if not all(np.isfinite(values).all() for values in (paths, *(columns[name] for name in FIRST_COLUMNS))):
         raise ValueError("values that are no numbers")
     if numbers != sorted(set(numbers)) or (numbers[0], numbers[-1]) != _ends(file):
         raise ValueError("other replications than its name says")
     outcomes = {
-        i: Outcome(paths[row], *(float(columns[name][row]) for name in OUTCOME_COLUMNS))
+        i: Outcome(path=paths[row], **{name: float(values[row]) for name, values in columns.items()})
         for row, i in enumerate(numbers)
     }
     return outcomes, metadata.get("revisions") or [metadata["revision"]]

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from hushprice.arrays import Array
 from hushprice.kernels import private_loop as kernel
 from hushprice.policies.exchange import Choices, Records
-from hushprice.policies.loop import Customers, Loop
+from hushprice.policies.loop import Customers, Loop, Quoted
 from hushprice.policies.private.device import PrivateDevice
 from hushprice.policies.private.server import MixedServer, SGDServer
 
@@ -24,13 +23,16 @@ class SGDLoop(Loop):
     def max_block(self) -> int:
         return self.server.left
 
-    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> tuple[Array, int]:
+    def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> Quoted:
         if not self.server.exploring:
             return super().sell_span(customers, rows, rng)
         server, mechanism, n = self.server, self.server.mechanism, rows.stop - rows.start
         z, public = customers.z[rows], self.public(customers.public[rows])
         private = n - int(np.count_nonzero(public))
-        prices = self.device.quote(server.params, z, rng, self.terms(customers, rows)).price
+        params, terms = server.params, self.terms(customers, rows)
+        before = None if terms is None else terms.before()
+        prices = self.device.quote(params, z, rng, terms).price
+        greedy = self.device.greedy(params, z, prices, before)
         words = self.device.entropy.words(private * mechanism.words).reshape(private, mechanism.words)
         server.advance(n)
         kernel.experiments(
@@ -41,7 +43,7 @@ class SGDLoop(Loop):
         y = customers.buy(rows, prices)
         if private < n:
             self.store(Records(z[public], prices[public], y[public]))
-        return prices, n
+        return Quoted(prices, greedy, n)
 
     def public(self, choices: Choices) -> Choices:
         """Return who sends raw records: nobody in a policy without public customers."""
