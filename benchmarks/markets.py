@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -101,6 +102,16 @@ def dummies(dim: int) -> hp.Market:
         market, alpha=coded(market.alpha), beta=coded(market.beta), contexts=contexts,
         covariance=both @ market.covariance @ both.T,
     )  # fmt: skip
+
+
+KZ_FEATURES = ("risk", "wave", "dormancy", "trcount", "female", "age", "edhi")
+
+
+def kz_twin(log: Path) -> hp.Market:
+    """The twin of the price experiment of docs/tutorial.md, at the same prices for everyone."""
+    model = hp.fit(log, price="offer4", outcome="tookup", features=list(KZ_FEATURES), categories=["wave"])
+    twin: hp.Market = hp.markets.twin(model, log)
+    return twin
 
 
 MARKETS: dict[str, Callable[[int], hp.Market]] = {
