@@ -20,6 +20,8 @@ from hushprice.kernels.sgd import GRID_REPORT
 from hushprice.policies import build
 
 UNKNOWN = 99
+DEMAND = state.SimulatedDemand(glm.LOGISTIC, 1.0, np.ones(3), np.ones(3), np.full(3, 0.5))
+TERMS = Terms.of(None, (0.5, 3.0), 3, cost=0.1)
 Z, X = np.ones((3, 2)), np.array([[1.0, 1.0, -1.0, -1.0]] * 3)
 
 # A value for each parameter that a function with a code takes.
@@ -41,7 +43,7 @@ ARGUMENTS: dict[str, Any] = {
     "rate": state.SGDRate(1.0, 0.0, 1.0, np.zeros(4), 2.0), "t": 0, "public": np.zeros(3, np.bool_),
     "spec": state.ReportSpec(GRID_REPORT, 1, 1, np.uint64(0), 1.0, 0.1), "words": np.ones((3, 4), np.uint64),
     "rows": np.empty((3, 4), np.int64),
-    "demand": state.SimulatedDemand(glm.LOGISTIC, 1.0, np.ones(3), np.ones(3), np.full(3, 0.5)),
+    "demand": DEMAND,
 }  # fmt: skip
 ONE = {"y": np.ones(3), "price": np.ones(3)}
 BLOCK = {"a": np.ones(3), "b": np.ones(3)}
@@ -62,8 +64,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "running._track": {"x": np.ones(4)},
     "running.assimilate": {"x": np.ones(4)},
     "running.assimilated": {"x": np.ones((300, 4)), "y": np.ones(300), "weight": np.ones(300)},
-    "terms.greedy_on_terms": {"terms": Terms.of(None, (0.5, 3.0), 3, cost=0.1), "quoted": np.ones(3)},
-    "private_loop.experiments": {"prices": np.ones(3)},
+    "terms.greedy_on_terms": {"terms": TERMS, "quoted": np.ones(3)},
+    "private_loop.experiments": {"sales": (DEMAND, np.ones(3), TERMS), "greedy": np.empty(3)},
     "public_sgd.plain_pass": ONE,
     "report.report_rows": ONE,
 }

@@ -112,10 +112,10 @@ def _check_served(policy: Policy, url: str) -> None:
 
 
 def definition_of(policy: Policy) -> Definition:
-    """A product definition with the policy. Its features have ranges, which bands of private products need."""
+    """A product definition with the policy. The bands of private products need features with ranges."""
     from hushprice.service import Definition
 
-    features = [{"name": f"z{j}", "low": 0.0, "high": 1.0} for j in range(policy.dim)]
+    features = [{"name": f"z{j}", "low": 0.0, "high": 1.0} for j in range(policy.dim * policy.private)]
     plain = {"policy": policy.name, **policy.config(), "features": features}
     return Definition.of(PRODUCT_NAME, plain | {"outcomes": {"wait": 1e6, "then": "no-sale"}})
 

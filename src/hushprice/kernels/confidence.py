@@ -16,7 +16,7 @@ import numpy as np
 from hushprice.kernels.glm import best_price, best_profit, outcome, profit, utility
 from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.newton import dot
-from hushprice.kernels.quote import arm_price
+from hushprice.kernels.quote import arm_price, best_known
 from hushprice.kernels.running import HELD, USED, append, assimilated, refit
 from hushprice.kernels.special import normal_quantile
 from hushprice.kernels.state import INDEX, SAMPLE, STAGES, Belief, EstimatorState, Scratch
@@ -242,8 +242,7 @@ def sell_block(rule, z, uniforms, cost, low, high, stages, demand, sales):
             if behind(counts, inside, s):  # asked here too: a call costs more than the question
                 catch_up(stages, s, work)
         utility(z[i : i + 1], rule.theta[busiest], a, b)
-        known = rule.theta[busiest].any()
-        greedy[i] = best_price(rule.code, a[0], b[0], cost, low, high) if known else 0.5 * (low + high)
+        greedy[i] = best_known(rule.code, a[0], b[0], cost, low, high)
         prices[i], numbers[i] = decide(rule, z[i], uniforms[i], cost, low, high, room)
         s = numbers[i] - 1
         if s >= 0:

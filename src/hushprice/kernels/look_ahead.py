@@ -37,11 +37,10 @@ from hushprice.kernels.glm import (
     outcome,
     residual,
     skewness,
-    utility,
 )
 from hushprice.kernels.jit import compiled, inlined
 from hushprice.kernels.newton import cholesky, dot, solve
-from hushprice.kernels.quote import better_rung, nearest_rung, quote_on_terms, rungs, window
+from hushprice.kernels.quote import greedy_price, nearest_rung, quote_on_terms, rungs, window
 from hushprice.kernels.running import HELD, USED, append, assimilated, refit
 from hushprice.kernels.special import omega
 from hushprice.kernels.state import EXPLORE, AheadRule
@@ -167,7 +166,7 @@ def worth(code, a, b, q, m, many, p, cost):
 
 @compiled
 def span(rule, z, cost, low, high, work):
-    """(centre, reach, greedy): the price is uniform within the reach of the centre; greedy is the best known price.
+    """(centre, reach, (a, b)): the price is uniform within the reach of the centre; the utility is a - b p.
 
     The reach follows from the standard error of the greedy price, and is 0 without a spread.
     """
@@ -191,12 +190,12 @@ def span(rule, z, cost, low, high, work):
         if at_above > top:
             p, top = above, at_above
     if not rule.spread > 0.0:
-        return p, 0.0, greedy
+        return p, 0.0, (a, b)
     _, pa, pb = gains(code, a, b, cost, low, high)
     error = math.sqrt(max(rule.dispersion * (pa * pa * q[0] + 2.0 * pa * pb * q[1] + pb * pb * q[2]), 0.0))
     width = high - low
     reach = min(max(FLOOR * width, min(rule.spread * _NODE * error, CEILING * width)), 0.5 * width)
-    return min(max(p, low + reach), high - reach), reach, greedy
+    return min(max(p, low + reach), high - reach), reach, (a, b)
 
 
 @inlined
@@ -624,23 +623,21 @@ def ahead_block(plan, state, t, z, uniforms, terms, demand, prices, greedy):
     The steps are those of a live round. ``greedy`` receives the best known price of each customer.
     """
     cost, low, high, ladder, segment, step, last = terms
-    code, _, x, y, _, theta, _, counts, pace, _ = state.estimate
-    work, a, b = np.empty(5 * z.shape[1]), np.empty(1), np.empty(1)
+    code, _, x, y, _, _, _, counts, pace, _ = state.estimate
+    work, known = np.empty(5 * z.shape[1]), (0.0, 0.0)
     for i in range(len(z)):
         t += 1
         s = segment[i]
         lowest, highest = window(low[i], high[i], last[s], step)
         if warming(plan, state):
-            greedy[i] = 0.5 * (lowest + highest)
             p = quote_on_terms(EXPLORE, code, 0.0, 0.0, 0.0, uniforms[i], cost[i], lowest, highest, ladder)
         else:
             rule = rule_of(plan, state, float(t))
-            centre, reach, greedy[i] = span(rule, z[i], cost[i], lowest, highest, work)
+            centre, reach, known = span(rule, z[i], cost[i], lowest, highest, work)
             p = _draw(centre, reach, uniforms[i], lowest, highest)
             if ladder.size:
                 first, top = rungs(ladder, lowest, highest)
                 p = nearest_rung(p, ladder, first, top)
-                utility(z[i : i + 1], theta, a, b)
-                greedy[i] = better_rung(code, a[0], b[0], cost[i], greedy[i], ladder, first, top)
+        greedy[i] = greedy_price(code, *known, cost[i], lowest, highest, ladder)
         prices[i] = last[s] = p
         append(x, y, counts, pace, z[i], p, outcome(demand, i, p))

@@ -87,6 +87,24 @@ def quote_on_terms(phase, code, a, b, level, u, cost, low, high, ladder):
     return nearest_rung(p, ladder, first, last)
 
 
+@inlined
+def best_known(code, a, b, cost, low, high):
+    """The best price as far as it is known: the middle of the range while the estimate says nothing (a = b = 0)."""
+    return best_price(code, a, b, cost, low, high) if a != 0.0 or b != 0.0 else 0.5 * (low + high)
+
+
+@compiled
+def greedy_price(code, a, b, cost, low, high, ladder):
+    """:func:`best_known` on the ladder, if any."""
+    p = best_known(code, a, b, cost, low, high)
+    if ladder.size == 0:
+        return p
+    first, last = rungs(ladder, low, high)
+    if a == 0.0 and b == 0.0:
+        return nearest_rung(p, ladder, first, last)
+    return better_rung(code, a, b, cost, p, ladder, first, last)
+
+
 @compiled
 def quotes(rule, z, uniforms, cost, low, high, prices):
     """Prices for a block of customers under the same published parameters.
@@ -130,7 +148,7 @@ def perturb_block(plan, t, z, uniforms, terms, estimate, demand, prices, greedy)
         s = segment[i]
         lowest, highest = window(low[i], high[i], last[s], step)
         if counts[HELD] < warmup:
-            greedy[i] = 0.5 * (lowest + highest)
+            utility(z[i : i + 1], theta, a, b)
             prices[i] = quote_on_terms(EXPLORE, code, 0.0, 0.0, 0.0, uniforms[i], cost[i], lowest, highest, ladder)
         else:
             behind = counts[USED] < counts[HELD]  # asked here too: a call costs more than the question
@@ -138,10 +156,10 @@ def perturb_block(plan, t, z, uniforms, terms, estimate, demand, prices, greedy)
                 refit(estimate)
             utility(z[i : i + 1], theta, a, b)
             level = deviation(kappa, t)
-            greedy[i] = quote_on_terms(EXPLOIT, code, a[0], b[0], 0.0, 0.0, cost[i], lowest, highest, ladder)
             prices[i] = quote_on_terms(
                 PERTURB, code, a[0], b[0], level, uniforms[i], cost[i], lowest, highest, ladder
             )  # fmt: skip
+        greedy[i] = greedy_price(code, a[0], b[0], cost[i], lowest, highest, ladder)
         last[s] = prices[i]
         if t % every == 0:
             append(x, y, counts, pace, z[i], prices[i], outcome(demand, i, prices[i]))

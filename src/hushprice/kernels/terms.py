@@ -10,7 +10,7 @@ import numpy as np
 from hushprice.kernels.confidence import decide, scratch
 from hushprice.kernels.glm import best_price, draw, mean, profit, utility
 from hushprice.kernels.jit import compiled
-from hushprice.kernels.quote import better_rung, nearest_rung, quote_on_terms, rungs, window
+from hushprice.kernels.quote import better_rung, greedy_price, nearest_rung, quote_on_terms, rungs, window
 from hushprice.kernels.state import EXPLOIT, EXPLORE, GRID, PERTURB
 
 
@@ -77,23 +77,15 @@ def propensities(rule, z, prices, terms, density, discrete):
 
 @compiled
 def greedy_on_terms(code, theta, z, terms, quoted, prices):
-    """The prices that ``theta`` makes best, on the terms on which the prices ``quoted`` were quoted.
-
-    While theta is 0 nothing is known, and the middle of the range stands for the best price.
-    """
+    """The prices that ``theta`` makes best, on the terms on which the prices ``quoted`` were quoted."""
     cost, low, high, ladder, segment, step, last = terms
-    n, known = prices.size, theta.any()
+    n = prices.size
     a, b = np.zeros(n), np.zeros(n)
     utility(z, theta, a, b)
     for i in range(n):
         s = segment[i]
         lowest, highest = window(low[i], high[i], last[s], step)
-        p = best_price(code, a[i], b[i], cost[i], lowest, highest) if known else 0.5 * (lowest + highest)
-        if ladder.size:
-            first, top = rungs(ladder, lowest, highest)
-            known_better = better_rung(code, a[i], b[i], cost[i], p, ladder, first, top)
-            p = known_better if known else nearest_rung(p, ladder, first, top)
-        prices[i] = p
+        prices[i] = greedy_price(code, a[i], b[i], cost[i], lowest, highest, ladder)
         last[s] = quoted[i]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hushprice.demand import Terms
 from hushprice.kernels import private_loop as kernel
 from hushprice.policies.exchange import Choices, Records
 from hushprice.policies.loop import Customers, Loop, Quoted
@@ -29,15 +30,15 @@ class SGDLoop(Loop):
         server, mechanism, n = self.server, self.server.mechanism, rows.stop - rows.start
         z, public = customers.z[rows], self.public(customers.public[rows])
         private = n - int(np.count_nonzero(public))
-        params, terms = server.params, self.terms(customers, rows)
-        before = None if terms is None else terms.before()
-        prices = self.device.quote(params, z, rng, terms).price
-        greedy = self.device.greedy(params, z, prices, before)
+        terms, greedy = self.terms(customers, rows), np.empty(n)
+        prices = self.device.quote(server.params, z, rng, terms).price
+        if terms is None:
+            terms = Terms.of(None, server.policy.prices, n, cost=server.policy.cost)
         words = self.device.entropy.words(private * mechanism.words).reshape(private, mechanism.words)
         server.advance(n)
         kernel.experiments(
-            server.policy.family.code, server.rate, mechanism.spec, z, public, words, customers.demand(rows),
-            server.theta, server.t, prices,
+            server.policy.family.code, server.rate, mechanism.spec, z, public, words,
+            (customers.demand(rows), prices, terms.within(server.policy.prices)), server.theta, server.t, greedy,
         )  # fmt: skip
         server.count(private)
         y = customers.buy(rows, prices)
