@@ -168,11 +168,11 @@ def warm(
         markets["karlan-zinman twin"] = (kz_twin(log), 53_810)
     rows: Rows = []
     for label, (market, size) in markets.items():
-        twin = market.covariance is not None
-        drawn = 1 if twin else logs
+        covariance = market.covariance
+        drawn = logs if covariance is None else 1
         runs: dict[str, list[Result]] = {}
         for k in range(drawn):
-            real = hp.Prior.of_estimate(market.theta, market.covariance) if twin else _prior(market, size, k)
+            real = _prior(market, size, k) if covariance is None else hp.Prior.of_estimate(market.theta, covariance)
             bad = _prior(market, size // 2, 100 + k, unseen=0.5)
             common: dict[str, Any] = {"family": market.family, "dim": market.dim, "prices": market.prices}
             started = {"from nothing": hp.policies.LookAhead(**common, rules=market.rules)} | _starts(market, real)

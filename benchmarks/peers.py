@@ -45,11 +45,13 @@ class Live:
         policy = hp.policies.build(
             name, family=market.family, dim=market.dim, prices=market.prices, cost=market.cost, horizon=HORIZON
         )
-        self.pricer, self.offer = policy.start(seed=seed), None
+        self.pricer = policy.start(seed=seed)
+        self.offer = -1
 
     def price(self, z: Array) -> float:
-        self.offer: Any = self.pricer.offer(z)
-        return float(self.offer.price)
+        offer = self.pricer.offer(z)
+        self.offer = offer.id
+        return float(offer.price)
 
     def learn(self, z: Array, price: float, y: float) -> None:
         self.pricer.observe(self.offer, y)
@@ -216,10 +218,8 @@ PEERS: dict[str, Settings] = {
 
 def _customers(market: hp.Market, seed: int, replication: int, horizon: int) -> Iterator[Any]:
     """The blocks of customers of this replication, as in :func:`hushprice.simulate`."""
-    contexts, demand, _, _, choices, _, truth = streams(seed, replication)
-    world = market.truth(np.random.default_rng(truth))
-    contexts, demand, choices = (np.random.default_rng(s) for s in (contexts, demand, choices))
-    yield from world.blocks(contexts, demand, horizon, choices=choices)
+    contexts, demand, _, _, choices, _, truth = map(np.random.default_rng, streams(seed, replication))
+    yield from market.truth(truth).blocks(contexts, demand, horizon, choices=choices)
 
 
 def _run(maker: Maker, market: hp.Market, seed: int, replication: int, horizon: int) -> tuple[float, float]:
