@@ -190,6 +190,9 @@ class Learner:
         self.open_offers.add(event.key[2:], OpenOffer(event.seq, z, price, body["stage"], cost, event.at))
         statistics.experiments += bool(body["experiment"])
         statistics.price_sum += price
+        if "greedy" in body:
+            low, high = self.policy.prices
+            statistics.deviate(abs(body.get("would", price) - body["greedy"]) / (high - low))
         statistics.serve(event.at)
         statistics.note(event.at, event.seq, int(self.params.phase), self.policy_params.theta)
 

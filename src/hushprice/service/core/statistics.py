@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hushprice.arrays import Array
+from hushprice.policies.loop import FAR
 from hushprice.service.definition import Definition
 
 POINTS = 300  # of the history, at most
@@ -20,8 +21,11 @@ MINUTES = 60
 RECENT, RECENT_NUMBERS = 1_000, 200_000  # closed offers retained, and the numbers that their contexts may have
 LARGEST_SHOWN = 64  # coefficients; longer estimates are left out of the history
 
-COUNTS = ("customers", "experiments", "learned", "reports", "silent", "unasked", "stale", "outcomes", "late", "expired")
-SUMS = ("price_sum", "quantity", "revenue", "profit")
+COUNTS = (
+    "customers", "experiments", "far", "learned", "reports", "silent", "unasked", "stale", "outcomes", "late",
+    "expired",
+)  # fmt: skip
+SUMS = ("price_sum", "deviation", "quantity", "revenue", "profit")
 
 
 class Closed(NamedTuple):
@@ -55,6 +59,8 @@ class ProductStatistics:
     ----------
     customers, experiments : int
         Customers served; those at experimental prices (private: while experiments were requested).
+    far : int
+        Customers of a plain product whose price was more than a tenth of the price range away from the best known one.
     learned : int
         Outcomes or reports learned from.
     reports, silent : int
@@ -65,15 +71,18 @@ class ProductStatistics:
         Outcomes in time, outcomes too late, and offers that expired.
     price_sum : float
         Sum of the prices of all customers.
+    deviation : float
+        Sum of their distances from the best known prices, in price ranges. In shadow mode, of the prices that the
+        policy would have quoted.
     quantity, revenue, profit : float
         Sums over outcomes.
     """
 
     def __init__(self, definition: Definition) -> None:
-        self.customers = self.experiments = self.learned = 0
+        self.customers = self.experiments = self.far = self.learned = 0
         self.reports = self.silent = self.unasked = self.stale = 0
         self.outcomes = self.late = self.expired = 0
-        self.price_sum = self.quantity = self.revenue = self.profit = 0.0
+        self.price_sum = self.deviation = self.quantity = self.revenue = self.profit = 0.0
         self.minutes: dict[int, int] = {}  # customers by minute since 1970, the last hour
         self.points: list[Point] = []
         self.stride = 1  # customers from one point of the history to the next
@@ -98,6 +107,11 @@ class ProductStatistics:
         if len(self.minutes) > MINUTES:
             newest = max(self.minutes)
             self.minutes = {m: count for m, count in self.minutes.items() if m > newest - MINUTES}
+
+    def deviate(self, distance: float) -> None:
+        """Count a price at this distance from the best known one, in price ranges."""
+        self.deviation += distance
+        self.far += distance > FAR
 
     def sell(self, closed: Closed) -> None:
         """Count a closed offer."""

@@ -119,7 +119,8 @@ def history(points: list[Point], width: int, *, private: bool) -> dict[str, Any]
     """The history by columns: times, phases, cumulative counts and sums, and the estimates of some points."""
     every = max(1, -(-len(points) * width // MOST_NUMBERS))
     with_theta = [k for k, point in enumerate(points) if point.theta and (len(points) - 1 - k) % every == 0]
-    counts = ("customers", "experiments", "learned") if private else ("customers", "experiments", "learned", "outcomes")
+    counts: tuple[str, ...] = ("customers", "experiments", "learned")
+    counts += () if private else ("far", "outcomes")
     columns: dict[str, Any] = {
         "at": [round(point.at, 1) for point in points],
         "phase": [Phase(point.phase).name.lower() for point in points],

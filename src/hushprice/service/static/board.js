@@ -3,7 +3,7 @@
 import { Chart } from "./charts.js";
 import { difference, duration, el, fill, money, percent, say, short, whole } from "./common.js";
 import { binary } from "./device/kernels.js";
-import { bestPrice, perCustomer, shareOf } from "./numbers.js";
+import { bestPrice, perCustomer } from "./numbers.js";
 import { Ranges } from "./ranges.js";
 
 const $ = (id) => document.getElementById(id);
@@ -16,7 +16,7 @@ const charts = {
   demand: new Chart($("demand"), { title: "Demand at each price", tall: 250 }),
   revenue: new Chart($("revenue"), { title: "Earnings at each price", tall: 250 }),
   prices: new Chart($("prices"), { title: "Prices over time", tall: 260 }),
-  share: new Chart($("share"), { title: "Share of experiments over time" }),
+  share: new Chart($("share"), { title: "Learning over time" }),
   pace: new Chart($("pace"), { title: "Customers per minute" }),
   ranges: new Ranges($("earned"), { title: "Earnings per customer, with the range that holds in 95 of 100 cases" }),
   earned: new Chart($("earned"), { title: "Earnings per customer over time", tall: 170 }),
@@ -271,12 +271,37 @@ function showPrices() {
   });
 }
 
+/** For a private product the share of experiments; for a plain one the distance of prices from the best known ones. */
 function showShare() {
+  const { history: past, counts, sums, kind } = summary;
+  const of = (name) => perCustomer(past, name, "customers");
+  if (kind === "plain") {
+    say($("share-title"), "Distance from the best known price");
+    const all = counts.customers
+      ? ` On average over all customers ${percent(sums.deviation / counts.customers)}; ${percent(counts.far / counts.customers)} of prices were more than a tenth of the range away.`
+      : "";
+    say($("share-words"), `How far prices are moved to learn from them, in percent of the price range.${all}`);
+    return charts.share.show({
+      desc: "Mean distance of prices from the best known ones, and share of prices far from them, over time.",
+      x: { kind: "time", label: "Time" },
+      y: { label: "Percent", zero: true, format: (v) => percent(v), read: percent },
+      series: [
+        { name: "Mean distance", tone: "main", points: of("deviation") },
+        { name: "More than 10% of the range away", tone: "other", points: of("far") },
+      ],
+      empty: "No customers yet.",
+    });
+  }
+  say($("share-title"), "Share of experiments");
+  say(
+    $("share-words"),
+    "How many customers get a price that is drawn to learn from, rather than simply the best known one.",
+  );
   charts.share.show({
     desc: "Share of customers with a price that is bent to learn from, over time.",
     x: { kind: "time", label: "Time" },
     y: { label: "Experiments", domain: [0, 1], format: (v) => percent(v), read: percent },
-    series: [{ tone: "main", points: shareOf(summary.history) }],
+    series: [{ tone: "main", points: of("experiments") }],
     empty: "No customers yet.",
   });
 }

@@ -17,9 +17,6 @@ export function perCustomer(past, sum, count) {
   });
 }
 
-/** The share of experiments over each stretch, as [time, share]. */
-export const shareOf = (past) => perCustomer(past, "experiments", "customers");
-
 /**
  * The allowed price with the highest expected profit from a customer, under an estimate of the history. It is for charts
  * only: a grid search, then a finer one around the best point. Quoted prices come from the service or from a device.

@@ -61,6 +61,7 @@ class Counts(Answer):
 
     customers: int
     experiments: int
+    far: Annotated[int, Meta(description="Prices more than a tenth of the range from the best known one; plain only.")]
     learned: int
     reports: int
     silent: int
@@ -72,9 +73,10 @@ class Counts(Answer):
 
 
 class Sums(Answer):
-    """Sums since the start: of prices over customers, of the others over outcomes."""
+    """Sums since the start: of prices and deviations over customers, of the others over outcomes."""
 
     price_sum: Computed
+    deviation: Annotated[Computed, Meta(description="Distances from the best known prices, in ranges; plain only.")]
     quantity: Computed
     revenue: Computed
     profit: Computed
@@ -91,7 +93,9 @@ class History(Answer):
     theta_at: Annotated[list[int], Meta(description="The moments, by their place, of which theta has the estimates.")]
     theta: list[list[Computed]]
     outcomes: Annotated[list[int], Meta(description="This and the sums: plain products only.")] | UnsetType = UNSET
+    far: list[int] | UnsetType = UNSET
     price_sum: list[Computed] | UnsetType = UNSET
+    deviation: list[Computed] | UnsetType = UNSET
     quantity: list[Computed] | UnsetType = UNSET
     revenue: list[Computed] | UnsetType = UNSET
     profit: list[Computed] | UnsetType = UNSET
