@@ -211,7 +211,7 @@ def test_variances_follow_mackay(rng: np.random.Generator) -> None:
     kinds = kernel._kinds(learned)
     sizes = np.r_[2 * (z[:, 0] ** 2).mean(), 2 * (z[:, 1] ** 2).mean(), 1.0, 1.0, 1.0]
     V, c, size = np.diag(before[kinds] / sizes), np.array([0, 0, 1.0, 1.0, 1.0]), before[2]
-    known, squares = np.full(3, 2.0), np.array([2.0, 0.2, 2.0])
+    known, squares = np.array([8.0, 2.0, 8.0]), np.array([8.0, 0.2, 8.0])
     eye = np.eye(d)
     for change in (np.c_[eye, -mid * eye], np.c_[0 * eye, half * eye]):
         t, C = change @ theta, change @ P @ change.T

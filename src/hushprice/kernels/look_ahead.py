@@ -55,7 +55,8 @@ SUM, SQUARE, COUNT, VALUE = 0, 1, 2, 3  # of a feature where it is not 0; VALUE 
 TOTAL, REVISION, DISPERSION, TRUST, FOLDED, SQUARES = 0, 1, 2, 3, 4, 5
 TRIALS = 20  # records before a feature can count as an indicator or a constant
 REVISION_GROWTH = 1.3  # of the records between two revisions of the prior
-PSEUDO = 2.0  # coefficients of the expected size that each kind starts with
+PSEUDO = 2.0  # of the expected size: indicators, a given prior's coefficients, records for the dispersion
+FIRM = 8.0  # the same for numbers and constants: small coefficients seen early should not narrow their prior
 DEVIATION = 0.1  # expected square of an indicator's coefficient; of the others 1
 LEAST_VARIANCE, LARGEST_VARIANCE = 1e-3, 1e2
 LEAST_TRUST = 1e-9
@@ -414,7 +415,7 @@ def _learn_variances(plan, state):
     total = 1.0
     for j in range(d):
         total += size * c[j] * c[j] / variances[j]
-    known, squares = np.full(3, PSEUDO), np.array([PSEUDO, PSEUDO * DEVIATION, PSEUDO])
+    known, squares = np.array([FIRM, PSEUDO, FIRM]), np.array([FIRM, PSEUDO * DEVIATION, FIRM])
     coefficients, covariance, cross = np.empty(d), np.empty((d, d)), np.empty(d)
     for part in range(2):  # level and slope
         for i in range(d):

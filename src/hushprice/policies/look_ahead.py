@@ -71,7 +71,7 @@ class LookAhead(Policy):
     use: ClassVar[str] = "The default. Learns while it sells, from nothing or from a log, for any number of customers."
     needs_constant: ClassVar[bool] = True
     horizon: int | None = None
-    spread: float = 0.3
+    spread: float = 0.2
 
     def __post_init__(self) -> None:
         super().__post_init__()
