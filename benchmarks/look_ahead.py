@@ -18,20 +18,23 @@ from benchmarks.markets import MARKETS, kz_twin
 from hushprice.arrays import Array
 from hushprice.errors import InvalidInput
 from hushprice.simulation import Result
-from hushprice.studies.spec_strings import policy_from
+from hushprice.studies.spec_strings import options_of, policy_from
 
 app = typer.Typer()
 HORIZON, LONG = 20_000, 490_000
 TEN = ("s1", "s2", "wide", "a1", "a2", "lower-bound", "poisson", "boundary", "s1 redrawn", "standard")
 KNOWS = ("clairvoyant", "fixed-price")  # they know demand, or the best single price
-PRIVATE = ":epsilon=4,noise=privunit"
 OURS, THEIRS = "look-ahead", "etc-doubling"
 Market = Annotated[str, typer.Option(help="One market only.")]
 
 
 def words() -> list[str]:
-    """Every registered policy, private ones at epsilon 4."""
-    return [name + PRIVATE * cls.private for name, cls in hp.policies.REGISTRY.items()]
+    """Every registered policy, private ones at epsilon 4 with the better noise where there is a choice."""
+    private = {name: ":epsilon=4" for name, cls in hp.policies.REGISTRY.items() if cls.private}
+    return [
+        name + private.get(name, "") + ",noise=privunit" * (name in private and "noise" in options_of(cls))
+        for name, cls in hp.policies.REGISTRY.items()
+    ]
 
 
 def _results(names: Sequence[str], market: hp.Market, **options: Any) -> dict[str, Result]:
