@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hushprice.errors import InvalidInput
+import hushprice as hp
+from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.service import Conflict, Definition, Unavailable, read_products
 from tests.support.products import define, opened, refused
 
@@ -99,3 +100,92 @@ def test_definitions_that_make_no_sense_are_refused(wrong: dict[str, Any], words
     Definition.of("coffee", plain)
     with pytest.raises(InvalidInput, match=words):
         Definition.of("coffee", plain | wrong)
+
+
+# -- what a fitted model knows ---------------------------------------------------------------------------------------
+
+TEA: dict[str, Any] = {"policy": "look-ahead", "family": "logistic", "prices": [1.0, 5.0]}
+FEATURES = [{"name": "a", "low": 0.0, "high": 1.0}, {"name": "b", "low": 0.0, "high": 1.0}]
+
+
+@pytest.fixture(scope="module")
+def model() -> hp.DemandModel:
+    """A model of two features and a constant."""
+    contexts = np.random.default_rng(1).uniform(size=(500, 2))
+    market = hp.Market(alpha=[2.0, 1.0], beta=[1.0, 0.5], contexts=contexts, prices=(1, 5)).with_intercept()
+    log = hp.record(hp.policies.RandomPrice(family="logistic", dim=3, prices=(1, 5)), market, horizon=2000)
+    fitted = hp.fit(log, price="price", outcome="outcome", features=["z1", "z2"])
+    assert fitted.encoding_ is not None
+    assert fitted.encoding_.dim == 3
+    return fitted
+
+
+def _written(folder: Path, model: hp.DemandModel, *lines: str) -> list[Definition]:
+    """The products of a file next to the model's."""
+    model.save(folder / "tea.model.json")
+    file = folder / "products.toml"
+    head = '[products.tea]\npolicy = "look-ahead"\nfamily = "logistic"\nprices = [1.0, 5.0]\n'
+    named = "features = [{name = 'a', low = 0, high = 1}, {name = 'b', low = 0, high = 1}]\n"
+    file.write_text(head + named + "\n".join(lines))
+    return read_products(file)
+
+
+def test_a_product_starts_from_a_model(tmp_path: Path, model: hp.DemandModel) -> None:
+    """The file is named relative to that of the products; trust divides the weight."""
+    (whole,) = _written(tmp_path, model, 'prior = "tea.model.json"')
+    (half,) = _written(tmp_path, model, 'prior = "tea.model.json"', "trust = 0.5")
+    expected = hp.Prior.from_model(model)
+    assert whole.policy.prior == expected
+    assert half.policy.prior is not None
+    np.testing.assert_array_equal(half.policy.prior.precision, 0.5 * expected.precision)
+    np.testing.assert_array_equal(half.policy.prior.centre, model.theta_)
+    assert half.policy.prior.family == "logistic"
+    again = Definition.of("tea", json.loads(json.dumps(half.config())))
+    assert again == half
+    assert again != whole
+
+
+def test_named_features_get_a_constant_and_their_number(model: hp.DemandModel) -> None:
+    """A look-ahead product needs a constant; other policies have what is named."""
+    tea = Definition.of("tea", TEA | {"features": FEATURES})
+    assert [feature.name for feature in tea.features] == ["constant", "a", "b"]
+    assert tea.dim == 3
+    np.testing.assert_array_equal(tea.context({"a": 0.5, "b": 0.25}), [1.0, 0.5, 0.25])
+    assert Definition.of("tea", tea.config()) == tea
+    own = [{"name": "one", "value": 2.0}, *FEATURES]
+    assert [f.name for f in Definition.of("tea", TEA | {"features": own}).features] == ["one", "a", "b"]
+    assert Definition.of("tea", TEA | {"features": FEATURES, "policy": "etc-doubling"}).dim == 2
+    assert Definition.of("tea", TEA | {"features": [], "dim": 2}).dim == 2  # numbers without names are as they come
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (['prior = "coffee.model.json"'], "coffee.model.json"),
+        (["trust = 0.5"], "name the model"),
+        (['prior = "tea.model.json"', "trust = 0.0"], "trust"),
+        (['prior = "tea.model.json"', "trust = 1.5"], "trust"),
+        (['prior = "products.toml"'], "products.toml"),
+    ],
+)
+def test_a_prior_that_cannot_be_read_is_refused(
+    tmp_path: Path, model: hp.DemandModel, lines: list[str], words: str
+) -> None:
+    with pytest.raises(HushpriceError, match=words):
+        _written(tmp_path, model, *lines)
+
+
+def test_a_prior_must_fit_the_product(model: hp.DemandModel) -> None:
+    prior = hp.Prior.from_model(model).config()
+    fits = TEA | {"features": FEATURES, "prior": prior}
+    Definition.of("tea", fits)
+    for wrong, words in (
+        ({"features": FEATURES[:1]}, "length 3"),
+        ({"family": "probit"}, "logistic demand"),
+        ({"prior": "tea.model.json"}, "file of products only"),
+        ({"prior": prior | {"trust": 1.0}}, "centre and its precision"),
+        ({"prior": prior | {"family": "logit"}}, "logit"),
+        ({"dim": 7}, "7 features"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            Definition.of("tea", fits | wrong)

@@ -101,6 +101,39 @@ def test_a_curve_within_its_band_at_every_price_is_what_is_drawn() -> None:
         assert width == pytest.approx(math.sqrt(chi2.ppf(0.95, 2)) * math.sqrt(x @ covariance @ x), rel=1e-3)
 
 
+def test_distances_from_the_best_known_prices_are_counted() -> None:
+    """The best known price is that of the estimate before the offer; in shadow mode of what would have been quoted."""
+    learner = Learner(
+        Definition.of("tea", _plain("look-ahead", rules={"ladder": [round(0.5 + 0.05 * k, 2) for k in range(71)]}))
+    )
+    rng, family, sums, far = np.random.default_rng(4), learner.policy.family, 0.0, 0
+    for k in range(120):
+        if k == 80:
+            learner.apply([Event(learner.seq + 1, 1e9, "mode", "m:1", {"mode": "shadow"})])
+        theta = learner.server.params.theta
+        asked = prepare(learner.definition, OfferRequest(context=[1.0, float(rng.uniform(-1, 1))], id=f"o{k}"))
+        body = learner.quote(asked, rng)
+        price = body.get("would", body["price"])
+        if theta.any():
+            z = np.array(body["z"])
+            rungs = np.array(learner.limits.rules.ladder)
+            profit = rungs * family.mean(z @ theta[:2] - rungs * (z @ theta[2:]))
+            assert body["greedy"] == rungs[profit.argmax()]
+        distance = abs(price - body["greedy"]) / 3.5
+        sums, far = sums + distance, far + (distance > 0.1)
+        learner.apply([Event(learner.seq + 1, 1e9, "offer", f"o:o{k}", body)])
+        y = {"y": float(rng.random() < 0.5)}
+        learner.apply([Event(learner.seq + 1, 1e9, "outcome", f"y:o{k}", y)])
+    page = summary(learner)
+    assert page["sums"]["deviation"] == pytest.approx(sums)
+    assert page["counts"]["far"] == far
+    assert 0 < far < 120
+    assert page["history"]["far"][-1] <= far
+    private = summary(_sold("coffee", demo.COFFEE, 20))
+    assert (private["counts"]["far"], private["sums"]["deviation"]) == (0, 0.0)
+    assert "far" not in private["history"]
+
+
 SERVED = [name for name in policies.REGISTRY if "mixed" not in name]
 
 
