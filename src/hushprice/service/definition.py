@@ -132,7 +132,7 @@ class Definition:
 
     Examples
     --------
-    >>> coffee = {"policy": "etc-doubling", "family": "logistic", "dim": 2, "prices": [1, 5]}
+    >>> coffee = {"policy": "look-ahead", "family": "logistic", "dim": 2, "prices": [1, 5]}
     >>> definition = Definition.of("coffee", coffee)
     >>> definition.baseline, definition.private, Definition.of("coffee", definition.config()) == definition
     (3.0, False, True)

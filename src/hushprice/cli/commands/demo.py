@@ -58,21 +58,28 @@ def demo(
             "wide",
             {"market": "wide", "dim": 4, "horizon": 50_000},
             40,
-            ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "fixed-price"],
+            ["look-ahead", "etc-doubling", "mle-cycle", "semi-myopic", "fixed-price"],
             "Customers differ, so the right price differs: learning beats even the best single price.",
         ),
         (
             "s2",
             {"market": "s2", "dim": 4, "horizon": 50_000},
             40,
-            ["etc", "etc-doubling", "mle-cycle", "semi-myopic", "greedy"],
+            ["look-ahead", "etc-doubling", "mle-cycle", "semi-myopic", "greedy"],
             "Here one price is right for everyone, but a seller who never experiments need not find it.",
         ),
         (
             "privacy",
             {"market": "s1", "dim": 2, "horizon": 200_000, "public": 0.1},
             20,
-            ["etc", "etc-ldp:epsilon=4,noise=privunit", "etc-ldp:epsilon=1", "etc-ldp-mixed:epsilon=1", "random-price"],
+            [
+                "look-ahead",
+                "etc",
+                "etc-ldp:epsilon=4,noise=privunit",
+                "etc-ldp:epsilon=1",
+                "etc-ldp-mixed:epsilon=1",
+                "random-price",
+            ],
             "What it costs to learn from randomised reports alone; in the mixed one a tenth send raw records.",
         ),
     )
@@ -98,8 +105,9 @@ def demo(
         write_text(out / f"{name}.csv", results.to_csv())
     console.print(
         "\nRegret is revenue lost against knowing demand. 'fixed-price' is the best single price, known in advance; "
-        "'semi-myopic' varies every price a little, so all its rounds count as explored. 'epsilon' is what one private "
-        "report may give away: at 1 no report is more than 2.7 times as likely from one customer as from another."
+        "deviation is the mean distance of a price from the best known one, in percent of the price range, and far the "
+        "share that is more than 10% of the range away. 'epsilon' is what one private report may give away: at 1 no "
+        "report is more than 2.7 times as likely from one customer as from another."
     )
     console.print(f"Pictures and tables are in [bold]{escape(str(out))}/[/bold]: start with wide.png.")
     console.print(f"Next: [bold]{escape(_command())} compare --market s1 --dim 9 --plot s1.png[/bold]")

@@ -69,7 +69,7 @@ def plan(
 
     Example: hushprice plan shop.twin --worth 100 --currency '$' --out plan
 
-    Shorter: hushprice plan shop.twin etc-doubling --epsilons 1,4 --opt-out none --replications 20
+    Shorter: hushprice plan shop.twin look-ahead --epsilons 1,4 --opt-out none --replications 20
     """
     output = Output.choose(json, csv)
     load_policies(load)

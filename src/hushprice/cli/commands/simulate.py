@@ -68,7 +68,7 @@ def simulate(
     With --log every quote of the first replication is written too, with how likely its price was: a log for hushprice
     fit and hushprice evaluate. It holds raw records, of private policies too, whose servers never have them.
 
-    Example: hushprice simulate etc --market s1 --dim 4 --horizon 10000 --replications 50
+    Example: hushprice simulate look-ahead --market s1 --dim 4 --horizon 10000 --replications 50
     """
     output = Output.choose(json, csv)
     setup = _setup([policy], load, market, dim, family, horizon, prices, cost, public, rules)
@@ -110,7 +110,7 @@ def compare_command(
 ) -> None:
     """Run several policies on the same customers.
 
-    Example: hushprice compare etc mle-cycle mle-cycle:variant=original fixed-price --market wide --plot regret.png
+    Example: hushprice compare look-ahead etc-doubling fixed-price --market wide --plot regret.png
     """
     words = policy or ["look-ahead", "ucb", "ts-wtl", "greedy", "etc", "etc-doubling", "semi-myopic", "mle-cycle"]
     output = Output.choose(json, csv)

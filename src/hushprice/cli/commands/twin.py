@@ -68,7 +68,7 @@ def twin(
 
     Example: hushprice twin model.json offers.csv --today 7.5 --out shop.twin
 
-    Then: hushprice plan shop.twin, or hushprice compare etc mle-cycle --market twin:file=shop.twin
+    Then: hushprice plan shop.twin, or hushprice compare look-ahead etc --market twin:file=shop.twin
     """
     target = check_twin_target(out)
     made = make(

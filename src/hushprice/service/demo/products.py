@@ -25,7 +25,7 @@ COFFEE: dict[str, Any] = {
     "features": [_CONSTANT, _LOYALTY, _HURRY],
 }
 TEA: dict[str, Any] = {
-    "policy": "mle-cycle",
+    "policy": "look-ahead",
     "family": "logistic",
     "dim": 2,
     "prices": [0.5, 4.0],
