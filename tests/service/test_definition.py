@@ -112,8 +112,9 @@ FEATURES = [{"name": "a", "low": 0.0, "high": 1.0}, {"name": "b", "low": 0.0, "h
 def model() -> hp.DemandModel:
     """A model of two features and a constant."""
     contexts = np.random.default_rng(1).uniform(size=(500, 2))
-    market = hp.Market(alpha=[2.0, 1.0], beta=[1.0, 0.5], contexts=contexts, prices=(1, 5)).with_intercept()
-    log = hp.record(hp.policies.RandomPrice(family="logistic", dim=3, prices=(1, 5)), market, horizon=2000)
+    alpha, beta = np.array([2.0, 1.0]), np.array([1.0, 0.5])
+    market = hp.Market(alpha=alpha, beta=beta, contexts=contexts, prices=(1, 5)).with_intercept()
+    log = hp.record(hp.policies.RandomPrice(family=hp.Logistic(), dim=3, prices=(1, 5)), market, horizon=2000)
     fitted = hp.fit(log, price="price", outcome="outcome", features=["z1", "z2"])
     assert fitted.encoding_ is not None
     assert fitted.encoding_.dim == 3
