@@ -47,7 +47,7 @@ from hushprice.kernels.state import EXPLORE, AheadRule
 
 KAPPA = 1.0  # N = KAPPA t if the horizon is not known
 GAINS_PACE = 3.0  # the newest of t customers has weight GAINS_PACE / (t + GAINS_PACE) in G
-FLOOR, CEILING = 0.005, 0.1  # least and largest reach of the random part, in ranges of prices
+FLOOR, CEILING = 0.002, 0.1  # least and largest reach of the random part, in ranges of prices
 PRICES_TRIED, HALVINGS = 33, 6  # prices tried, and halvings of their distance around the best
 
 NUMBER, INDICATOR, CONSTANT = 0, 1, 2  # kinds of features

@@ -42,7 +42,7 @@ class LookAhead(Policy):
     horizon : int, optional
         Number of customers T, if it is known: the policy then stops learning towards the end.
     spread : float
-        Each price is uniform within sqrt(3) times ``spread`` standard errors of the greedy price, and at least 0.5% of
+        Each price is uniform within sqrt(3) times ``spread`` standard errors of the greedy price, and at least 0.2% of
         the price range, of the chosen price. With 0 prices are not random, and have no density.
     **options
         Those of :class:`Policy`.
