@@ -23,6 +23,7 @@ from hushprice.studies.spec_strings import options_of, policy_from
 app = typer.Typer()
 HORIZON, LONG = 20_000, 490_000
 TEN = ("s1", "s2", "wide", "a1", "a2", "lower-bound", "poisson", "boundary", "s1 redrawn", "standard")
+OTHERS = ("s2 redrawn", "mixed", "dummies", "low", "s1 with intercept", "wide with intercept")
 KNOWS = ("clairvoyant", "fixed-price")  # they know demand, or the best single price
 OURS, THEIRS = "look-ahead", "etc-doubling"
 Market = Annotated[str, typer.Option(help="One market only.")]
@@ -60,9 +61,14 @@ def _row(market: str, dim: int, word: str, result: Result, results: Mapping[str,
 
 
 @app.command()
-def regret(replications: Count = 40, seed: int = 2001, workers: Workers = -1, market: Market = "") -> None:
+def regret(
+    replications: Count = 40, seed: int = 2001, workers: Workers = -1, market: Market = "",
+    others: Annotated[bool, typer.Option(help="Segments that differ, steep demand, a constant of no effect.")] = False,
+) -> None:  # fmt: skip
     """Every registered policy in ten markets, T = 20 000, d = 4; S1 and S2 at d = 1, 9 and 25, too."""
     cells = [(name, 4) for name in TEN] + [(name, dim) for name in ("s1", "s2") for dim in (1, 9, 25)]
+    if others:
+        cells = [(name, dim) for name in OTHERS for dim in (4, 9)]
     rows: Rows = []
     for name, dim in cells:
         if market in ("", name):
@@ -71,8 +77,9 @@ def regret(replications: Count = 40, seed: int = 2001, workers: Workers = -1, ma
             results = _results(chosen, world, horizon=HORIZON, replications=replications, seed=seed, workers=workers)
             rows += [_row(name, dim, word, result, results) for word, result in results.items()]
     ours = [row for row in rows if row["policy"] == OURS]
-    report("regret", f"T = {HORIZON:,}, {replications} replications, seed {seed}", rows)
-    report("regret-look-ahead", "look-ahead alone", ours)
+    name = "regret-others" if others else "regret"
+    report(name, f"T = {HORIZON:,}, {replications} replications, seed {seed}", rows)
+    report(f"{name}-look-ahead", "look-ahead alone", ours)
     mean = math.exp(float(np.mean([math.log(row["of etc-doubling"]) for row in ours if row["d"] == 4])))
     print(f"Geometric mean of the ratio to etc-doubling over the markets at d = 4: {mean:.3f}")
 

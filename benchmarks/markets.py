@@ -129,4 +129,6 @@ MARKETS: dict[str, Callable[[int], hp.Market]] = {
     "standard": standard,
     "mixed": mixed,
     "dummies": dummies,
+    "s1 with intercept": lambda dim: hp.markets.s1(dim=dim, intercept=True),
+    "wide with intercept": lambda dim: hp.markets.build("wide", dim=dim, intercept=True),
 }

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
-from hushprice.service import Definition
+import hushprice as hp
+from hushprice.service import Definition, read_products
 from hushprice.service.demo import shop as demo
 from hushprice.service.settings import Settings
 from tests.support.paths import ROOT
@@ -25,9 +26,22 @@ def blocks(text: str, kind: str) -> list[str]:
     return re.findall(rf"```{kind}\n(.*?)```", text, flags=re.DOTALL)
 
 
-def products(text: str) -> list[Definition]:
-    tables = (tomllib.loads(block)["products"] for block in blocks(text, "toml"))
-    return [Definition.of(name, plain) for part in tables for name, plain in part.items()]
+def products(text: str, folder: Path) -> list[Definition]:
+    """The products of a document, whose models are in the folder."""
+    definitions = []
+    for block in blocks(text, "toml"):
+        (folder / "products.toml").write_text(block, encoding="utf-8")
+        definitions += read_products(folder / "products.toml")
+    return definitions
+
+
+def save_model(file: Path) -> None:
+    """A model of the demo's tea, with another feature."""
+    contexts = np.random.default_rng(1).uniform(-1.0, 1.0, (500, 2))
+    tea = hp.Market(alpha=np.full(2, 0.5), beta=np.full(2, 0.1), contexts=contexts, prices=(1, 5)).with_intercept()
+    log = hp.record(hp.policies.RandomPrice(family=hp.Logistic(), dim=3, prices=(1, 5)), tea, horizon=2000)
+    log = {"price": log["price"], "outcome": log["outcome"], "loyalty": log["z1"], "hurry": log["z2"]}
+    hp.fit(log, price="price", outcome="outcome", features=["loyalty", "hurry"]).save(file)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +50,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[s
     secrets, known = demo.keys()
     folder = tmp_path_factory.mktemp("docs")
     settings = Settings(database=f"sqlite:///{folder}/docs.db", keys=known, log_format="none")
-    (coffee,) = products(SERVICE)
+    save_model(folder / "tea.model.json")
+    coffee, tea = products(SERVICE, folder)
+    assert tea.policy.prior is not None
+    assert [feature.name for feature in tea.features] == ["constant", "loyalty", "hurry"]
     with demo.running(settings, [coffee, Definition.of("tea", demo.TEA)], port=0) as url:
         yield url, {role.upper(): secret for role, secret in secrets.items()}
 
@@ -89,8 +106,8 @@ def test_the_table_of_the_api_is_complete(shop: tuple[str, dict[str, str]]) -> N
         assert f"{path}`" in table or (last != path and f"`{last}`" in table), path
 
 
-def test_the_deployment_has_what_it_needs() -> None:
-    assert [definition.name for definition in products(DEPLOY)] == ["coffee"]
+def test_the_deployment_has_what_it_needs(tmp_path: Path) -> None:
+    assert [definition.name for definition in products(DEPLOY, tmp_path)] == ["coffee"]
     environment, unit, _ = blocks(DEPLOY, "ini")
     names = {line.partition("=")[0] for line in environment.splitlines()}
     assert {name.removeprefix("HUSHPRICE_").lower() for name in names} <= set(Settings.__dataclass_fields__)
