@@ -168,9 +168,9 @@ def warm(
 ) -> None:  # fmt: skip
     """What is lost after 1 000, 10 000 and 50 000 customers: from nothing, from a log, and with the log's prices.
 
-    In ``wide`` every tenth of the replications has another log of 2 000 random prices. In the Karlan-Zinman twin each
-    replication draws its truth from the covariance of the real log's estimate. The confounded logs have half as many
-    rows, and prices that rise with a feature which they do not hold.
+    In ``wide`` the replications are divided evenly among some logs of 2 000 random prices each. In the Karlan-Zinman
+    twin each replication draws its truth from the covariance of the real log's estimate. The confounded logs have half
+    as many rows, and prices that rise with a feature which they do not hold.
     """
     wide = hp.markets.wide(dim=4)
     markets: dict[str, tuple[hp.Market, int]] = {"wide": (wide, 2_000)}

@@ -42,9 +42,7 @@ class Live:
     """A policy of ours, in live use."""
 
     def __init__(self, market: hp.Market, seed: int, name: str = "look-ahead") -> None:
-        policy = hp.policies.build(
-            name, family=market.family, dim=market.dim, prices=market.prices, cost=market.cost, horizon=HORIZON
-        )
+        policy = hp.policies.build(name, family=market.family, dim=market.dim, prices=market.prices, cost=market.cost)
         self.pricer = policy.start(seed=seed)
         self.offer = -1
 
@@ -261,11 +259,11 @@ def peers(
         if policy is None:
             policy = hp.policies.LookAhead(family=market.family, dim=market.dim, prices=market.prices)
         ours = hp.simulate(policy, market, horizon=HORIZON, replications=replications, seed=SEED)
-        us = 1e6 * float(ours.seconds.mean()) / HORIZON
+        us = 1e6 * float(np.median(ours.seconds)) / HORIZON
         rows.append(_line(label, "hushprice", "look-ahead, simulated", ours.regret.tolist(), us))
         live = [_run(Live, market, SEED, i, HORIZON) for i in range(replications)]
         rows.append(
-            _line(label, "hushprice", "look-ahead, live", [r for r, _ in live], float(np.mean([u for _, u in live])))
+            _line(label, "hushprice", "look-ahead, live", [r for r, _ in live], float(np.median([u for _, u in live])))
         )
         for name, settings in PEERS.items():
             if package in ("", name):

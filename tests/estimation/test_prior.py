@@ -14,6 +14,7 @@ from hushprice.arrays import Array
 from hushprice.demand import Family
 from hushprice.errors import InvalidInput, SnapshotError
 from hushprice.estimation import DRIFT_BOUND, Prior, RunningEstimator, StageEstimators, design
+from hushprice.kernels import look_ahead
 from hushprice.policies import Policy
 from tests.conftest import make_policy
 
@@ -294,7 +295,8 @@ def test_every_policy_takes_its_estimators_from_the_factory(name: str, monkeypat
     policy = make_policy(name, dim=D, ridge=2.0)
     low, high = policy.prices
     mid, half = 0.5 * (low + high), 0.5 * (high - low)
-    centred = np.kron([[1.0, -mid], [0.0, half]], np.eye(D))  # of (alpha - mid beta, half beta), for look-ahead
+    level, slope = np.array([1.0, -mid]), np.array([0.0, half])  # of (alpha, beta), in centred prices for look-ahead
+    centred = np.kron([level, slope + look_ahead.TIED * level], np.eye(D))
     change = centred if name == "look-ahead" else np.eye(2 * D)
     for estimator in policy.server().estimators:
         np.testing.assert_allclose(estimator.prior.precision, 2.0 * change.T @ change)

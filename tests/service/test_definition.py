@@ -105,7 +105,7 @@ def test_definitions_that_make_no_sense_are_refused(wrong: dict[str, Any], words
 # -- what a fitted model knows ---------------------------------------------------------------------------------------
 
 TEA: dict[str, Any] = {"policy": "look-ahead", "family": "logistic", "prices": [1.0, 5.0]}
-FEATURES = [{"name": "a", "low": 0.0, "high": 1.0}, {"name": "b", "low": 0.0, "high": 1.0}]
+FEATURES = [{"name": "z1", "low": 0.0, "high": 1.0}, {"name": "z2", "low": 0.0, "high": 1.0}]
 
 
 @pytest.fixture(scope="module")
@@ -121,12 +121,13 @@ def model() -> hp.DemandModel:
     return fitted
 
 
-def _written(folder: Path, model: hp.DemandModel, *lines: str) -> list[Definition]:
+def _written(folder: Path, model: hp.DemandModel, *lines: str, names: str = "z1 z2") -> list[Definition]:
     """The products of a file next to the model's."""
     model.save(folder / "tea.model.json")
     file = folder / "products.toml"
     head = '[products.tea]\npolicy = "look-ahead"\nfamily = "logistic"\nprices = [1.0, 5.0]\n'
-    named = "features = [{name = 'a', low = 0, high = 1}, {name = 'b', low = 0, high = 1}]\n"
+    ranges = ", ".join(f"{{name = '{name}', low = 0, high = 1}}" for name in names.split())
+    named = f"features = [{ranges}]\n"
     file.write_text(head + named + "\n".join(lines))
     return read_products(file)
 
@@ -149,12 +150,12 @@ def test_a_product_starts_from_a_model(tmp_path: Path, model: hp.DemandModel) ->
 def test_named_features_get_a_constant_and_their_number(model: hp.DemandModel) -> None:
     """A look-ahead product needs a constant; other policies have what is named."""
     tea = Definition.of("tea", TEA | {"features": FEATURES})
-    assert [feature.name for feature in tea.features] == ["constant", "a", "b"]
+    assert [feature.name for feature in tea.features] == ["constant", "z1", "z2"]
     assert tea.dim == 3
-    np.testing.assert_array_equal(tea.context({"a": 0.5, "b": 0.25}), [1.0, 0.5, 0.25])
+    np.testing.assert_array_equal(tea.context({"z1": 0.5, "z2": 0.25}), [1.0, 0.5, 0.25])
     assert Definition.of("tea", tea.config()) == tea
     own = [{"name": "one", "value": 2.0}, *FEATURES]
-    assert [f.name for f in Definition.of("tea", TEA | {"features": own}).features] == ["one", "a", "b"]
+    assert [f.name for f in Definition.of("tea", TEA | {"features": own}).features] == ["one", "z1", "z2"]
     assert Definition.of("tea", TEA | {"features": FEATURES, "policy": "etc-doubling"}).dim == 2
     assert Definition.of("tea", TEA | {"features": [], "dim": 2}).dim == 2  # numbers without names are as they come
 
@@ -167,6 +168,7 @@ def test_named_features_get_a_constant_and_their_number(model: hp.DemandModel) -
         (['prior = "tea.model.json"', "trust = 0.0"], "trust"),
         (['prior = "tea.model.json"', "trust = 1.5"], "trust"),
         (['prior = "products.toml"'], "products.toml"),
+        (['prior = ""'], "cannot be read"),
     ],
 )
 def test_a_prior_that_cannot_be_read_is_refused(
@@ -174,6 +176,12 @@ def test_a_prior_that_cannot_be_read_is_refused(
 ) -> None:
     with pytest.raises(HushpriceError, match=words):
         _written(tmp_path, model, *lines)
+
+
+@pytest.mark.parametrize("names", ["z2 z1", "z1", "z1 age", "z1 z2 z3"])
+def test_features_must_be_those_of_the_model(tmp_path: Path, model: hp.DemandModel, names: str) -> None:
+    with pytest.raises(InvalidInput, match=r"in its order.*z1, z2"):
+        _written(tmp_path, model, 'prior = "tea.model.json"', names=names)
 
 
 def test_a_prior_must_fit_the_product(model: hp.DemandModel) -> None:
@@ -187,6 +195,7 @@ def test_a_prior_must_fit_the_product(model: hp.DemandModel) -> None:
         ({"prior": prior | {"trust": 1.0}}, "centre and its precision"),
         ({"prior": prior | {"family": "logit"}}, "logit"),
         ({"dim": 7}, "7 features"),
+        ({"prior": {"centre": [0.0] * 5, "precision": np.eye(5).tolist()}}, "length 2 d"),
     ):
         with pytest.raises(InvalidInput, match=words):
             Definition.of("tea", fits | wrong)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hushprice.arrays import Array, array
 from hushprice.demand import Family, as_family
-from hushprice.errors import InvalidInput, finite
+from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, positive_int
 from hushprice.kernels import newton as kernel
 from hushprice.kernels.state import Penalty, ridge_penalty
 
@@ -64,7 +64,11 @@ class Prior:
     _ridge: float | None = field(init=False, repr=False)  # the prior is ridge/2 |theta|^2
 
     def __init__(self, centre: npt.ArrayLike, precision: npt.ArrayLike, *, family: str | None = None) -> None:
-        middle = array("centre", centre, shape=(None,)).copy()
+        middle = array("centre", centre, shape=(None,), limit=LARGEST_VALUE).copy()
+        if middle.size % 2 or not middle.size:
+            raise InvalidInput(
+                f"The centre of a prior is theta = (alpha, beta), of length 2 d, got {middle.size} numbers."
+            )
         matrix = array("precision", precision, shape=(middle.size, middle.size)).copy()
         for name, value in (("centre", middle), ("precision", matrix)):
             value.flags.writeable = False
@@ -89,7 +93,7 @@ class Prior:
         -------
         Prior
         """
-        ridge = finite("ridge", ridge, minimum=0.0, strict=True)
+        ridge, dim = finite("ridge", ridge, minimum=0.0, strict=True), positive_int("dim", dim)
         return cls(np.zeros(2 * dim), ridge * np.eye(2 * dim))
 
     def _require_definite(self) -> None:
@@ -125,7 +129,12 @@ class Prior:
         block = np.ix_(known, known)
         if known.any():
             spread = np.sqrt(np.diag(matrix)[known])
-            inverse = np.linalg.inv(matrix[block] / np.outer(spread, spread)) / np.outer(spread, spread)
+            try:
+                inverse = np.linalg.inv(matrix[block] / np.outer(spread, spread)) / np.outer(spread, spread)
+            except np.linalg.LinAlgError:
+                raise InvalidInput(
+                    "The covariance is singular: fit with a ridge, or leave out features that others determine."
+                ) from None
             precision[block] = scale**2 * 0.5 * (inverse + inverse.T)
         fixed = np.diag(matrix) == 0.0  # known exactly, for example 0 where the price sensitivity does not depend on it
         precision[fixed, fixed] = 100.0 * max(float(np.diag(precision).max()), 1.0)
@@ -136,8 +145,8 @@ class Prior:
     def from_model(cls, model: Fitted | str | PathLike[str], trust: float = 1.0) -> Prior:
         """What a fitted demand model knows: its estimate, with the precision of the estimate.
 
-        A policy with this prior starts at the model's prices and goes on learning. Its ``dim`` and ``prices`` must be
-        those of the model (``model.encoding_.dim`` and ``model.prices_``).
+        A policy with this prior starts at the model's prices and goes on learning. Its contexts must be those of the
+        model (``model.contexts``), and its ``dim`` theirs (``model.encoding_.dim``).
 
         Parameters
         ----------

@@ -27,6 +27,7 @@ import math
 import numpy as np
 
 from hushprice.kernels.glm import (
+    LINEAR,
     LOGISTIC,
     best_price,
     binary,
@@ -52,14 +53,19 @@ PRICES_TRIED, HALVINGS = 33, 6  # prices tried, and halvings of their distance a
 
 NUMBER, INDICATOR, CONSTANT = 0, 1, 2  # kinds of features
 SUM, SQUARE, COUNT, VALUE = 0, 1, 2, 3  # of a feature where it is not 0; VALUE is NaN if it has several
-TOTAL, REVISION, DISPERSION, TRUST, FOLDED, SQUARES = 0, 1, 2, 3, 4, 5
+TOTAL, REVISION, DISPERSION, BELIEF, FOLDED, SQUARES, OUTCOMES = 0, 1, 2, 3, 4, 5, 6  # of the tally
 TRIALS = 20  # records before a feature can count as an indicator or a constant
 REVISION_GROWTH = 1.3  # of the records between two revisions of the prior
+TIED = 0.25  # a level lower by 1 lets one expect a slope larger by this much
+SLOPE, SLOPE_RIDGE = 0.7, 1e-3  # see _usual_slopes
 PSEUDO = 2.0  # of the expected size: indicators, a given prior's coefficients, records for the dispersion
 FIRM = 8.0  # the same for numbers and constants: small coefficients seen early should not narrow their prior
 DEVIATION = 0.1  # expected square of an indicator's coefficient; of the others 1
 LEAST_VARIANCE, LARGEST_VARIANCE = 1e-3, 1e2
-LEAST_TRUST = 1e-9
+CONTRADICTION = 3.0  # standard errors at which the sales contradict a given prior
+LEAST_SQUARE = 1e-200  # of a feature: a smaller one counts as 0
+LARGEST_GAIN = 1e200  # a customer with a larger one is left out of G
+LEAST_BELIEF = 1e-9  # factor on a given prior's precision; 1 at most
 MOST_RECORDS, MOST_HELD_NUMBERS = 65_536, 2**24  # held, before they are folded into a quadratic
 _NODE = math.sqrt(3.0)  # Gauss-Hermite: nodes -sqrt 3, 0, sqrt 3 of weight 1/6, 2/3, 1/6
 
@@ -111,7 +117,7 @@ def mean_gains(code, a, b, phi, q, cost, low, high):
 
 
 @compiled
-def project(rule, z, work):
+def project(rule, z, cost, work):
     """(a, b), q = (q00, q01, q11) and m = (m00, m01, m11) of a customer; ``work`` has room for 5 d numbers.
 
     A feature that nobody had so far has no known size: it counts as 1 or -1.
@@ -149,7 +155,7 @@ def project(rule, z, work):
         m01 += u1[i] * s0 + u1[d + i] * t0
         m11 += u1[i] * s1 + u1[d + i] * t1
     q = (q00, q01, q11)
-    g00, g01, g11 = mean_gains(rule.code, a, b, rule.dispersion, q, rule.cost, rule.low, rule.high)
+    g00, g01, g11 = mean_gains(rule.code, a, b, rule.dispersion, q, cost, rule.low, rule.high)
     m00 = (1.0 - own) * m00 + own * (g00 * q00 * q00 + 2.0 * g01 * q00 * q01 + g11 * q01 * q01)
     m01 = (1.0 - own) * m01 + own * (g00 * q00 * q01 + g01 * (q00 * q11 + q01 * q01) + g11 * q01 * q11)
     m11 = (1.0 - own) * m11 + own * (g00 * q01 * q01 + 2.0 * g01 * q01 * q11 + g11 * q11 * q11)
@@ -166,13 +172,13 @@ def worth(code, a, b, q, m, many, p, cost):
 
 
 @compiled
-def span(rule, z, cost, low, high, work):
+def span(rule, z, cost, low, high, ladder, work):
     """(centre, reach, (a, b)): the price is uniform within the reach of the centre; the utility is a - b p.
 
     The reach follows from the standard error of the greedy price, and is 0 without a spread.
     """
     code = rule.code
-    a, b, q, m = project(rule, z, work)
+    a, b, q, m = project(rule, z, cost, work)
     greedy = best_price(code, a, b, cost, low, high)
     many = 0.5 * rule.later * rule.dispersion
     p, top = greedy, worth(code, a, b, q, m, many, greedy, cost)
@@ -190,12 +196,24 @@ def span(rule, z, cost, low, high, work):
             p, top = below, at_below
         if at_above > top:
             p, top = above, at_above
+    if ladder.size:
+        first, last = rungs(ladder, low, high)
+        if last - first >= PRICES_TRIED:  # so many that one of the two around the best price is best
+            last = min(max(np.searchsorted(ladder, p), first), last)
+            first = max(last - 1, first)
+        p, top = ladder[first], worth(code, a, b, q, m, many, ladder[first], cost)
+        for k in range(first + 1, last + 1):
+            value = worth(code, a, b, q, m, many, ladder[k], cost)
+            if value > top:
+                p, top = ladder[k], value
     if not rule.spread > 0.0:
         return p, 0.0, (a, b)
     _, pa, pb = gains(code, a, b, cost, low, high)
     error = math.sqrt(max(rule.dispersion * (pa * pa * q[0] + 2.0 * pa * pb * q[1] + pb * pb * q[2]), 0.0))
     width = high - low
     reach = min(max(FLOOR * width, min(rule.spread * _NODE * error, CEILING * width)), 0.5 * width)
+    if ladder.size:
+        return p, reach, (a, b)  # drawn prices beyond the ends are at the last rung
     return min(max(p, low + reach), high - reach), reach, (a, b)
 
 
@@ -213,7 +231,7 @@ def ahead_quotes(rule, z, uniforms, terms, prices):
     for i in range(prices.size):
         s = segment[i]
         lowest, highest = window(low[i], high[i], last[s], step)
-        centre, reach, _ = span(rule, z[i], cost[i], lowest, highest, work)
+        centre, reach, _ = span(rule, z[i], cost[i], lowest, highest, ladder, work)
         p = _draw(centre, reach, uniforms[i], lowest, highest)
         if ladder.size:
             first, top = rungs(ladder, lowest, highest)
@@ -229,7 +247,7 @@ def ahead_propensities(rule, z, prices, terms, density, discrete):
     for i in range(prices.size):
         s = segment[i]
         lowest, highest = window(low[i], high[i], last[s], step)
-        centre, reach, _ = span(rule, z[i], cost[i], lowest, highest, work)
+        centre, reach, _ = span(rule, z[i], cost[i], lowest, highest, ladder, work)
         discrete[i] = ladder.size > 0 or not reach > 0.0
         if not discrete[i]:
             density[i] = 0.5 / reach
@@ -248,14 +266,14 @@ def ahead_propensities(rule, z, prices, terms, density, discrete):
 
 
 @compiled
-def _survey(state, x):
-    """Count the features of a record; True if one of them was never seen before."""
+def _survey(state, x, y):
+    """Count a record and its features; True if one of them was never seen before."""
     features, moments = state.features, state.moments
     d = moments.shape[0]
     fresh = False
     for j in range(d):
         value = x[j]
-        if value == 0.0:
+        if not value * value > LEAST_SQUARE:
             continue
         if features[COUNT, j] == 0.0:
             fresh = True
@@ -268,6 +286,7 @@ def _survey(state, x):
         for k in range(d):
             moments[j, k] += value * x[k]
     state.tally[TOTAL] += 1.0
+    state.tally[OUTCOMES] += y * y
     return fresh
 
 
@@ -332,18 +351,29 @@ def _shared(state, kinds):
 
 
 @compiled
+def _unit(plan, state):
+    """The variance of a coefficient that counts as 1: the mean square of linear demand; 1 where the link has no unit.
+
+    It is divided by the ridge. The variance that linear demand is stated to have counts as one outcome.
+    """
+    if state.estimate.code != LINEAR:
+        return 1.0 / plan.ridge
+    return state.tally[OUTCOMES] / (1.0 + state.tally[TOTAL]) / plan.ridge
+
+
+@compiled
 def _prior_variances(plan, state, kinds):
     """Prior variance of every coefficient in centred prices, without the shared value."""
-    sizes, variances = _sizes(state, kinds), np.empty(kinds.size)
+    sizes, variances, unit = _sizes(state, kinds), np.empty(kinds.size), _unit(plan, state)
     for j in range(kinds.size):
-        variances[j] = state.variances[kinds[j]] / (plan.ridge * sizes[j])
+        variances[j] = unit * state.variances[kinds[j]] / sizes[j]
     return variances
 
 
 @compiled
 def _size(plan, state, c):
     """Prior variance of the value that indicators share; 0 without one."""
-    return state.variances[CONSTANT] / plan.ridge if c.any() else 0.0
+    return _unit(plan, state) * state.variances[CONSTANT] if c.any() else 0.0
 
 
 @compiled
@@ -355,10 +385,42 @@ def _precision(variances, c, size):
     for j in range(d):
         total += size * c[j] * c[j] / variances[j]
     for i in range(d):
-        for j in range(d):
-            inverse[i, j] = -size * (c[i] / variances[i]) * (c[j] / variances[j]) / total
+        for j in range(i + 1):  # the same bits on both sides of the diagonal
+            inverse[i, j] = inverse[j, i] = -size * (c[i] / variances[i]) * (c[j] / variances[j]) / total
         inverse[i, i] += 1.0 / variances[i]
     return inverse
+
+
+@compiled
+def _usual_slopes(state):
+    """Slopes whose product with the features is SLOPE on average: the prior mean, per half range of prices.
+
+    They are the least-squares coefficients of a constant on the features. Without them, customers who never buy would
+    look like flat demand, for which the highest price is best.
+    """
+    features, moments, total = state.features, state.moments, state.tally[TOTAL]
+    d = moments.shape[0]
+    slopes, matrix, factor = np.zeros(d), np.zeros((d, d)), np.zeros((d, d))
+    if not total > 0.0:
+        return slopes
+    target = SLOPE
+    if state.estimate.code == LINEAR:
+        target *= math.sqrt(state.tally[OUTCOMES] / (1.0 + total))
+    root = np.ones(d)
+    for i in range(d):
+        if features[SQUARE, i] > 0.0:
+            root[i] = 1.0 / math.sqrt(features[SQUARE, i])
+    rhs, solution = np.empty(d), np.empty(d)
+    for i in range(d):
+        rhs[i] = features[SUM, i] * root[i]
+        for j in range(d):
+            matrix[i, j] = moments[i, j] * root[i] * root[j]
+        matrix[i, i] = max(matrix[i, i], 1.0) + SLOPE_RIDGE
+    if cholesky(matrix, factor):
+        solve(factor, rhs, solution)
+        for i in range(d):
+            slopes[i] = target * solution[i] * root[i]
+    return slopes
 
 
 @compiled
@@ -368,30 +430,39 @@ def _given(plan):
 
 
 @compiled
-def penalise(plan, state):
-    """Write the prior and the folded records into the estimate's penalty."""
-    penalty, tally = state.estimate.penalty, state.tally
-    precision, centre = penalty.precision, penalty.centre
-    m = centre.size
+def write_prior(plan, state, centre, precision):
+    """Write centre and precision of the prior, the latter times the dispersion."""
+    tally, m = state.tally, centre.size
     d = m // 2
     if _given(plan):
         for i in range(m):
             centre[i] = plan.centre[i]
             for j in range(m):
-                precision[i, j] = tally[TRUST] * plan.precision[i, j]
+                precision[i, j] = tally[BELIEF] * plan.precision[i, j]
     else:
         kinds = _kinds(state)
         c = _shared(state, kinds)
         W = _precision(_prior_variances(plan, state, kinds), c, _size(plan, state, c))
         mid, half, phi = 0.5 * (plan.low + plan.high), 0.5 * (plan.high - plan.low), tally[DISPERSION]
-        centre[:] = 0.0
+        slopes, tilt = _usual_slopes(state), half - TIED * mid
         for i in range(d):
+            centre[d + i] = slopes[i] / half
+            centre[i] = mid * centre[d + i]
             for j in range(d):
                 w = phi * W[i, j]
-                precision[i, j] = w
-                precision[d + i, j] = precision[i, d + j] = -mid * w
-                precision[d + i, d + j] = (mid * mid + half * half) * w
-    if not tally[FOLDED] > 0.0:
+                precision[i, j] = (1.0 + TIED * TIED) * w
+                precision[d + i, j] = precision[i, d + j] = (TIED * tilt - mid) * w
+                precision[d + i, d + j] = (mid * mid + tilt * tilt) * w
+
+
+@compiled
+def penalise(plan, state):
+    """Write the prior and the folded records into the estimate's penalty."""
+    penalty = state.estimate.penalty
+    precision, centre = penalty.precision, penalty.centre
+    m = centre.size
+    write_prior(plan, state, centre, precision)
+    if not state.tally[FOLDED] > 0.0:
         return
     rhs, factor = np.empty(m), np.zeros((m, m))
     for i in range(m):
@@ -411,21 +482,19 @@ def _learn_variances(plan, state):
     d = kinds.size
     mid, half = 0.5 * (plan.low + plan.high), 0.5 * (plan.high - plan.low)
     sizes, variances, c = _sizes(state, kinds), _prior_variances(plan, state, kinds), _shared(state, kinds)
-    size = _size(plan, state, c)
+    size, unit = _size(plan, state, c), _unit(plan, state)
     total = 1.0
     for j in range(d):
         total += size * c[j] * c[j] / variances[j]
     known, squares = np.array([FIRM, PSEUDO, FIRM]), np.array([FIRM, PSEUDO * DEVIATION, FIRM])
-    coefficients, covariance, cross = np.empty(d), np.empty((d, d)), np.empty(d)
-    for part in range(2):  # level and slope
+    coefficients, covariance, cross, slopes = np.empty(d), np.empty((d, d)), np.empty(d), _usual_slopes(state)
+    for part in range(2):  # level, and slope tied to it
+        first, second = (1.0, -mid) if part == 0 else (TIED, half - TIED * mid)
         for i in range(d):
-            coefficients[i] = theta[i] - mid * theta[d + i] if part == 0 else half * theta[d + i]
+            coefficients[i] = first * theta[i] + second * theta[d + i] - part * slopes[i]
             for j in range(d):
-                if part == 0:
-                    value = P[i, j] - mid * (P[i, d + j] + P[d + i, j]) + mid * mid * P[d + i, d + j]
-                else:
-                    value = half * half * P[d + i, d + j]
-                covariance[i, j] = phi * value
+                value = first * first * P[i, j] + second * second * P[d + i, d + j]
+                covariance[i, j] = phi * (value + first * second * (P[i, d + j] + P[d + i, j]))
         value = uncertain = 0.0  # of the shared value: its mean is k.coefficients
         for i in range(d):
             k = size * c[i] / (variances[i] * total)
@@ -439,27 +508,33 @@ def _learn_variances(plan, state):
             deviation = coefficients[j] - value * c[j]
             variance = covariance[j, j] - 2.0 * c[j] * cross[j] + c[j] * c[j] * (uncertain + rest)
             known[kinds[j]] += max(1.0 - variance / variances[j], 0.0)
-            squares[kinds[j]] += plan.ridge * sizes[j] * deviation * deviation
+            squares[kinds[j]] += sizes[j] * deviation * deviation / unit
         if size > 0.0:
             known[CONSTANT] += max(1.0 - (uncertain + rest) / size, 0.0)
-            squares[CONSTANT] += plan.ridge * value * value
+            squares[CONSTANT] += value * value / unit
     for kind in range(3):
         state.variances[kind] = min(max(squares[kind] / known[kind], LEAST_VARIANCE), LARGEST_VARIANCE)
 
 
 @compiled
-def _learn_trust(plan, state):
-    """One step of the same fixed point for the factor on a given prior's precision, at most 1."""
+def _learn_belief(plan, state):
+    """One step of the same fixed point for the factor on a given prior's precision, at most 1.
+
+    ``square`` / phi is about ``known`` if the prior is right. If it is larger by some standard errors, the step is
+    taken without pseudo-coefficients, which would hold a very precise prior in place.
+    """
     theta, P = state.estimate.theta, state.estimate.P
     tally = state.tally
     m = theta.size
     gap = theta - plan.centre
     known = square = 0.0
     for i in range(m):
-        known += 1.0 - tally[TRUST] * dot(plan.precision[i], P[i])
+        known += 1.0 - tally[BELIEF] * dot(plan.precision[i], P[i])
         square += gap[i] * dot(plan.precision[i], gap)
-    trust = tally[DISPERSION] * (max(known, 0.0) + PSEUDO) / (square + tally[DISPERSION] * PSEUDO)
-    tally[TRUST] = min(max(trust, LEAST_TRUST), 1.0)
+    known, square = max(known, 0.0), square / tally[DISPERSION]
+    contradicted = square > known * (1.0 + CONTRADICTION * math.sqrt(2.0 / m)) and known > 0.0
+    pseudo = 0.0 if contradicted else PSEUDO
+    tally[BELIEF] = min(max((known + pseudo) / (square + pseudo), LEAST_BELIEF), 1.0)
 
 
 @compiled
@@ -492,7 +567,7 @@ def _revise(plan, state):
     """Revise dispersion and prior, and refit."""
     _learn_dispersion(state)
     if _given(plan):
-        _learn_trust(plan, state)
+        _learn_belief(plan, state)
     elif state.tally[TOTAL] >= TRIALS:
         _learn_variances(plan, state)
     _refit(plan, state)
@@ -519,8 +594,11 @@ def _fold(plan, state):
         for i in range(m):
             folded[m, i] += pull * row[i]
             c = w * row[i]
-            for j in range(m):
+            for j in range(i + 1):
                 folded[i, j] += c * row[j]
+    for i in range(m):
+        for j in range(i):
+            folded[j, i] = folded[i, j]
     state.tally[FOLDED] += n
     counts[:3] = 0  # HELD, USED, FITTED
     penalise(plan, state)
@@ -542,7 +620,7 @@ def catch_up(plan, state):
         return
     fresh = False
     for i in range(old, n):
-        fresh = _survey(state, x[i]) or fresh
+        fresh = _survey(state, x[i], y[i]) or fresh
     if fresh:
         _refit(plan, state)
     elif not assimilated(code, x, y, weight, theta, P, counts, pace, anchor):
@@ -577,6 +655,8 @@ def _count_gains(plan, state, x, t):
         q11 += x[i] * v
     phi, q = state.tally[DISPERSION], (q00, q01, q11)
     g00, g01, g11 = mean_gains(estimate.code, a, b, phi, q, plan.cost, plan.low, plan.high)
+    if not (g00 + g11) * dot(x[:d], x[:d]) < LARGEST_GAIN:
+        return
     share = GAINS_PACE / (t + GAINS_PACE)
     keep = 1.0 - share
     for i in range(d):
@@ -634,7 +714,7 @@ def ahead_block(plan, state, t, z, uniforms, terms, demand, prices, greedy):
             p = quote_on_terms(EXPLORE, code, 0.0, 0.0, 0.0, uniforms[i], cost[i], lowest, highest, ladder)
         else:
             rule = rule_of(plan, state, float(t))
-            centre, reach, known = span(rule, z[i], cost[i], lowest, highest, work)
+            centre, reach, known = span(rule, z[i], cost[i], lowest, highest, ladder, work)
             p = _draw(centre, reach, uniforms[i], lowest, highest)
             if ladder.size:
                 first, top = rungs(ladder, lowest, highest)

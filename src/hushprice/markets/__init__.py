@@ -10,7 +10,7 @@ from hushprice.errors import InvalidInput, unknown
 from hushprice.markets.adversarial import a1, a2, lower_bound
 from hushprice.markets.autoloan.market import Loans, autoloan, loans, write_standin
 from hushprice.markets.market import Arrivals, Block, Contexts, ContextSequence, Market, Resample
-from hushprice.markets.synthetic import s1, s2, wide
+from hushprice.markets.synthetic import s1, s2, wide, with_options
 from hushprice.markets.twin.check import TwinCheck, check_twin
 from hushprice.markets.twin.twin import Twin, twin
 from hushprice.markets.twin.twin_file import from_file, load_twin, save_twin
@@ -75,8 +75,9 @@ def build(name: str, /, **options: Any) -> Market:
     for option in options:
         if option not in accepted and option != "horizon":
             raise unknown(f"option of the market {name}", option, accepted)
+    chosen = {key: value for key, value in options.items() if key in accepted}
     try:
-        return maker(**{key: value for key, value in options.items() if key in accepted})
+        return with_options(lambda **rest: maker(**rest), chosen)
     except TypeError as problem:
         raise InvalidInput(f"The market {name} cannot be made: {problem}.") from None
 

@@ -53,6 +53,9 @@ class ContextSequence(Protocol):
         ...
 
 
+INTERCEPT = " with intercept"  # in names of markets
+
+
 @dataclass(frozen=True, eq=False)
 class Arrivals:
     """Arriving customers.
@@ -274,6 +277,8 @@ class Market:
         array([0. , 1. , 0.5])
         """
         d, covariance = self.dim, None
+        if self.name.endswith(INTERCEPT):
+            raise InvalidInput(f"The contexts of {self.name} begin with a constant already.")
         if self.covariance is not None:
             covariance = np.insert(np.insert(self.covariance, [0, d], 0.0, axis=0), [0, d], 0.0, axis=1)
         return replace(
@@ -281,7 +286,7 @@ class Market:
             alpha=np.insert(self.alpha, 0, 0.0),
             beta=np.insert(self.beta, 0, 0.0),
             contexts=_with_constant(self.contexts, self.name),
-            name=f"{self.name} with intercept",
+            name=self.name + INTERCEPT,
             covariance=covariance,
             names=("1", *self.names) if self.names else (),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -138,8 +139,14 @@ def paper_market(
     With the option ``intercept`` its contexts begin with a constant, on which demand does not depend.
     """
     settings: dict[str, Any] = {"prices": PAPER_PRICES, **options}
-    intercept = settings.pop("intercept", False)
+    fixed: dict[str, Any] = {"name": name, "alpha": alpha, "beta": beta, "contexts": contexts, "family": family}
+    return with_options(lambda **rest: Market(**fixed, **rest), settings)
+
+
+def with_options(maker: Callable[..., Market], options: dict[str, Any]) -> Market:
+    """The market that ``maker`` makes of the options, with a constant in front of its contexts if they ask for it."""
+    rest = dict(options)
+    intercept = rest.pop("intercept", False)
     if not isinstance(intercept, bool):
         raise InvalidInput(f"intercept must be true or false, got {intercept!r}.")
-    market = Market(name=name, alpha=alpha, beta=beta, contexts=contexts, family=family, **settings)  # type: ignore[arg-type]
-    return market.with_intercept() if intercept else market
+    return maker(**rest).with_intercept() if intercept else maker(**rest)

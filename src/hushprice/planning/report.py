@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +72,8 @@ def table_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
             "gain over today": _amount(line.gain),
             "a gain in": "" if line.wins is None else f"{line.wins} of {line.replications}",
             "price of privacy": _amount(line.privacy),
-            "deviation": f"{line.deviation:.1%}",
-            "far": f"{line.far:.1%}",
+            "deviation": _share(line.deviation),
+            "far": _share(line.far),
         }
         for line in lines
     ]
@@ -86,6 +87,11 @@ def _together(lines: Sequence[Line]) -> list[dict[str, Any]]:
     for row in rows:
         row["option"] = row["option"].replace(" ", BLANK).replace(f",{BLANK}", ", ").replace("-", HYPHEN)
     return rows
+
+
+def _share(value: float) -> str:
+    """A percentage; empty if it is unknown."""
+    return "" if math.isnan(value) else f"{value:.1%}"
 
 
 def _amount(interval: Interval | None) -> str:

@@ -111,7 +111,7 @@ class Policy(ABC):
             raise InvalidInput(f"The policy {self.name} takes no prior: leave it out.")
         if prior.family not in (None, self.family.name):
             raise InvalidInput(f"The prior is of {prior.family} demand, the policy of {self.family.name} demand.")
-        if prior.dim != self.dim:
+        if prior.centre.size != 2 * self.dim:
             raise InvalidInput(f"The prior is for contexts of length {prior.dim}, the policy for length {self.dim}.")
 
     def _check_rules(self, rules: Rules) -> None:
@@ -461,6 +461,15 @@ class Server(ABC, Generic[ReportsT]):
         if not self.estimators:
             return copy.deepcopy(self).params.theta, None
         return max(self.estimators, key=lambda estimator: estimator.records).estimate()
+
+    @property
+    def prior(self) -> Prior | None:
+        """The prior of the stated estimate, whose precision is in units of its covariance; None if it has none."""
+        if not self.estimators:
+            return None
+        estimator = max(self.estimators, key=lambda estimator: estimator.records)
+        prior, variance = estimator.prior, estimator.family.scale**2
+        return prior if variance == 1.0 else Prior(prior.centre, prior.precision / variance)
 
     @property
     def steps(self) -> int | None:

@@ -18,8 +18,8 @@ import numpy as np
 
 from hushprice.arrays import Array
 from hushprice.demand import Terms
-from hushprice.errors import SnapshotError, finite, positive_int
-from hushprice.estimation import RunningEstimator
+from hushprice.errors import InvalidInput, SnapshotError, finite, positive_int
+from hushprice.estimation import Prior, RunningEstimator
 from hushprice.kernels import look_ahead as kernel
 from hushprice.kernels.state import AheadPlan, AheadRule, AheadState
 from hushprice.policies.base import Device, Policy, Server
@@ -30,6 +30,7 @@ from hushprice.policies.snapshot import whole
 from hushprice.privacy import Entropy
 
 LARGEST_AHEAD = 1000  # dim: the state has three matrices of (2 d)^2 numbers
+MOST_OFFSET = 2_000.0  # middle of the price range, in halves of it: beyond, rounding makes estimates useless
 BLOCK_CUSTOMERS = 8192  # customers per call of the compiled loop
 
 
@@ -40,10 +41,10 @@ class LookAhead(Policy):
     Parameters
     ----------
     horizon : int, optional
-        Number of customers T, if it is known: the policy then stops learning towards the end.
+        Number of customers T, if it is known: towards the end, and after it, prices are not moved for learning.
     spread : float
         Each price is uniform within sqrt(3) times ``spread`` standard errors of the greedy price, and at least 0.2% of
-        the price range, of the chosen price. With 0 prices are not random, and have no density.
+        the customer's price range, of the chosen price. With 0 prices are not random, and have no density.
     **options
         Those of :class:`Policy`.
 
@@ -54,6 +55,9 @@ class LookAhead(Policy):
     learned. Where indicators form a complete group, as segments do, the segments share what they learn as far as they
     are alike. ``ridge`` divides the prior variances that the policy starts with; with a ``prior`` of one's own it is
     not used.
+
+    On a ladder the rung of largest worth is chosen, and the random part may lead to a neighbour. Costs of single
+    customers count for their own prices; what an outcome teaches is valued at the policy's ``cost`` and ``prices``.
 
     Let contexts hold a constant. Without one the model can be unable to bend, and the policy confirms its own error.
 
@@ -76,6 +80,12 @@ class LookAhead(Policy):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive_int("dim", self.dim, maximum=LARGEST_AHEAD)
+        low, high = self.prices
+        if 0.5 * (low + high) > MOST_OFFSET * 0.5 * (high - low):
+            raise InvalidInput(
+                f"The price range [{low:g}, {high:g}] is too narrow for numbers of this size. Subtract a fixed amount "
+                "from all prices and from the cost."
+            )
         if self.horizon is not None:
             self._set("horizon", positive_int("horizon", self.horizon))
         self._set("spread", finite("spread", self.spread, minimum=0.0, maximum=10.0))
@@ -142,9 +152,10 @@ class AheadServer(Server[Records]):
         self.estimator = policy.estimator(dense=True)
         self.gains = np.zeros((3, d, d))
         phi = float(policy.family.scale**2)
-        self.tally = np.array([0.0, 0.0, phi, 1.0, 0.0, kernel.PSEUDO * phi])
+        self.tally = np.array([0.0, 0.0, phi, 1.0, 0.0, kernel.PSEUDO * phi, phi])
         self.features, self.moments = np.zeros((4, d)), np.zeros((d, d))
         self.variances, self.folded = np.ones(3), np.zeros((2 * d + 1, 2 * d))
+        self._ahead: AheadServer | None = None  # a copy that knows all outcomes, for estimate()
         kernel.penalise(self.plan, self.learned())
         self.estimator.begin()
 
@@ -185,11 +196,28 @@ class AheadServer(Server[Records]):
         return (self.estimator,)
 
     def estimate(self) -> tuple[Array, Array | None]:
-        server = self
-        if self.tally[kernel.TOTAL] - self.tally[kernel.FOLDED] < self.estimator.records:
-            server = copy.deepcopy(self)
-            kernel.catch_up(server.plan, server.learned())
+        server = self._current()
         return server.estimator.published, float(server.tally[kernel.DISPERSION]) * server.estimator.P
+
+    @property
+    def prior(self) -> Prior:
+        server, m = self._current(), 2 * self.policy.dim
+        centre, precision = np.zeros(m), np.empty((m, m))
+        kernel.write_prior(server.plan, server.learned(), centre, precision)
+        return Prior(centre, precision / float(server.tally[kernel.DISPERSION]))
+
+    def _current(self) -> AheadServer:
+        """This server, or a copy that has caught up with outcomes newer than the last price."""
+        tally, records = self.tally, self.estimator.records
+        if tally[kernel.TOTAL] - tally[kernel.FOLDED] == records:
+            self._ahead = None
+            return self
+        ahead = self._ahead
+        if ahead is None or ahead.tally[kernel.TOTAL] != tally[kernel.FOLDED] + records:
+            self._ahead = None
+            ahead = self._ahead = copy.deepcopy(self)
+            kernel.catch_up(ahead.plan, ahead.learned())
+        return ahead
 
     def progress(self) -> Progress:
         return Progress(done=self.t, counted="customers, prices moved as far as it pays")
@@ -219,18 +247,24 @@ class AheadServer(Server[Records]):
             if (
                 not isinstance(value, np.ndarray)
                 or (value.dtype, value.shape) != (array.dtype, array.shape)
-                or not (np.isfinite(value).all() or name == "features")
+                or not np.isfinite(value[: kernel.VALUE] if name == "features" else value).all()
             ):
                 raise SnapshotError(f"The snapshot lacks a usable {name!r}.")
         tally, counts = state["tally"], state["features"][kernel.COUNT]
         folded, total = tally[kernel.FOLDED], tally[kernel.TOTAL]
         if not 0.0 <= folded <= total < FOREVER or not ((counts >= 0.0) & (counts <= total)).all():
             raise SnapshotError("The snapshot does not say how many records it has counted.")
-        if (tally < 0.0).any() or not (state["variances"] > 0.0).all():
+        precision, believed = state["precision"], tally[kernel.BELIEF]
+        sound = (tally >= 0.0).all() and tally[kernel.DISPERSION] > 0.0 and kernel.LEAST_BELIEF <= believed <= 1.0
+        sound = sound and (state["variances"] > 0.0).all() and (state["features"][kernel.SQUARE] >= 0.0).all()
+        if not sound or (precision != precision.T).any() or not (np.diag(precision) > 0.0).all():
             raise SnapshotError("The snapshot has a prior that makes no sense.")
-        self.estimator.restore(state["estimator"])
-        if total - folded > self.estimator.records:
+        estimator = self.policy.estimator(dense=True)
+        estimator.restore(state["estimator"])
+        if total - folded > estimator.records:
             raise SnapshotError("The snapshot has counted more records than it holds.")
+        self.estimator.restore(state["estimator"])
+        self._ahead = None
         for name, array in own.items():
             array[...] = state[name]
         self.t = t

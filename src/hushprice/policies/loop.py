@@ -7,6 +7,7 @@ its loop can take.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -56,7 +57,8 @@ class Quoted(NamedTuple):
     price : ndarray of shape (n,)
         The quoted prices.
     greedy : ndarray of shape (n,) or None
-        The greedy prices, which the estimate of the moment makes best; None if the quoted prices are these.
+        The greedy prices, which the estimate of the moment makes best; None if the quoted prices are these; NaN if
+        prices follow from no estimate.
     explored : int
         How many prices were experiments.
     """
@@ -75,16 +77,15 @@ class Sold(NamedTuple):
         The quoted prices.
     explored : int
         How many of them were experiments.
-    deviation : float
-        The sum of their distances from the greedy prices, in price ranges.
-    far : int
-        How many were more than :data:`FAR` price ranges away from the greedy price.
+    deviation, far : float
+        The sum of their distances from the greedy prices, in price ranges, and how many were more than :data:`FAR`
+        ranges away; NaN if there is no greedy price.
     """
 
     price: Array
     explored: int = 0
     deviation: float = 0.0
-    far: int = 0
+    far: float = 0.0
 
 
 FAR = 0.1  # of the price range
@@ -132,7 +133,7 @@ class Loop:
         Sold
             The quoted prices, and how far they were from the greedy ones.
         """
-        n, start, explored, deviation, far = len(customers.z), 0, 0, 0.0, 0
+        n, start, explored, deviation, far = len(customers.z), 0, 0, 0.0, 0.0
         prices = np.empty(n)
         low, high = self.device.policy.prices
         plain = self.on_terms or (self.device.policy.rules is None and customers.cost is None)
@@ -145,7 +146,7 @@ class Loop:
             if quoted.greedy is not None:
                 distance = np.abs(quoted.price - quoted.greedy) / (high - low)
                 deviation += float(distance.sum())
-                far += int(np.count_nonzero(distance > FAR))
+                far += np.where(np.isnan(distance), math.nan, distance > FAR).sum()
             start = rows.stop
         return Sold(prices, explored, deviation, far)
 
@@ -166,7 +167,9 @@ class Loop:
                 params, z[learn], quotes.price[learn], y[learn], quotes.stage[learn], public=public[learn]
             )
             server.absorb(report)
-        greedy = device.greedy(params, z, quotes.price, before) if params.experiment else None
+        greedy = None if params.personal else np.full(len(z), math.nan)
+        if params.experiment:
+            greedy = device.greedy(params, z, quotes.price, before)
         return Quoted(quotes.price, greedy, quotes.experiments)
 
     def terms(self, customers: Customers, rows: slice) -> Terms | None:

@@ -37,6 +37,7 @@ from hushprice.demand import Rules, as_family, family_from
 from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput, MissingOption, finite, positive_int, unknown
 from hushprice.estimation import Prior
 from hushprice.files import read_toml
+from hushprice.fitting import DemandModel
 from hushprice.policies import Policy, PrivatePolicy
 from hushprice.service.core.events import MODES, Mode
 from hushprice.service.guardrails import NO_GUARDRAILS, Guardrails, Limits
@@ -354,7 +355,9 @@ def _features(plain: Any, needs_constant: bool) -> tuple[Feature, ...]:
     if features and needs_constant and all(not feature.value for feature in features):
         features = (Feature(name="constant", value=1.0), *features)
     if len({feature.name for feature in features}) < len(features):
-        raise InvalidInput("Two features have the same name.")
+        raise InvalidInput(
+            "Two features have the same name. ('constant' is the one that is added where none has a value.)"
+        )
     return features
 
 
@@ -368,6 +371,20 @@ def _with_dim(plain: Mapping[str, Any], features: tuple[Feature, ...]) -> dict[s
     return {**plain, "dim": n}
 
 
+def _check_names(features: Any, model: DemandModel) -> None:
+    """Raise InvalidInput unless named features are those of the model, in its order and with its constant."""
+    if model.encoding_ is None or not isinstance(features, (list, tuple)) or not features:
+        return
+    expected = model.encoding_.names[1:]
+    named = [Feature.of(feature) for feature in features]
+    constant, rest = (named[0].value, named[1:]) if named[0].value is not None else (1.0, named)
+    if tuple(feature.name for feature in rest) != expected or constant != 1.0:
+        raise InvalidInput(
+            f"The features must be those of the model, in its order: a constant of 1, which may be left out, and "
+            f"{', '.join(expected)}."
+        )
+
+
 def _with_model(plain: Any, folder: Path) -> Any:
     """The definition with the prior of the model whose file it names, relative to the folder."""
     if not isinstance(plain, Mapping):
@@ -375,7 +392,9 @@ def _with_model(plain: Any, folder: Path) -> Any:
     table = dict(plain)
     trust, prior = table.pop("trust", None), table.get("prior")
     if isinstance(prior, str):
-        table["prior"] = Prior.from_model(folder / prior, trust=1.0 if trust is None else trust)
+        model = DemandModel.load(folder / (prior or "."))
+        _check_names(table.get("features"), model)
+        table["prior"] = Prior.from_model(model, trust=1.0 if trust is None else trust)
     elif trust is not None:
         raise InvalidInput("trust is the share of a model's weight that counts: name the model, as in prior = 'FILE'.")
     return table

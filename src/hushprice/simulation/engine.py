@@ -73,7 +73,7 @@ def replicate(
     market = market.truth(np.random.Generator(np.random.PCG64(seeds[TRUTH])))
     loop = policy.loop(UnsafeSeed(seeds[PRIVACY]))
     path = np.empty(len(checkpoints))
-    regret, revenue, explored, deviation, far = 0.0, 0.0, 0, 0.0, 0
+    regret, revenue, explored, deviation, far = 0.0, 0.0, 0, 0.0, 0.0
     done, k = 0, 0
     for block in market.blocks(contexts, demand, horizon, choices=choices):
         sold = loop.sell(block, exploration)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, overload
@@ -98,7 +99,7 @@ class TodayLoop:
         assert prices is not None
         customers.buy(slice(0, len(prices)), prices)
         customers.regret[:] = customers.lost(prices)  # they may be better than any that is allowed
-        return Sold(prices)
+        return Sold(prices, 0, math.nan, math.nan)  # without an estimate no price is known to be best
 
 
 Simulated = Policy | NearTruth | Today

@@ -272,6 +272,11 @@ class Learner:
         if self.policy.private:
             self.published_phases.note(PublishedPhase(self.version, params.learn, params.uniform, params.stage))
 
+    @property
+    def estimated(self) -> bool:
+        """Whether there is an estimate: something was learned, or the policy was given a prior."""
+        return self.learned > 0 or self.policy.prior is not None
+
     def document(self) -> dict[str, Any]:
         """The params document of a private product."""
         return params_document.document(self)

@@ -103,16 +103,16 @@ def quote(learner: Learner, request: CheckedRequest, rng: np.random.Generator) -
 
 
 def _quoted(learner: Learner, params: Params, request: CheckedRequest, rng: np.random.Generator) -> dict[str, Any]:
-    """The price under these params, the best known price if it differs, and the propensity."""
+    """The price under these params, its propensity, and the best known price where the policy may leave it."""
     assert learner.device is not None
     z, terms = request.z.reshape(1, -1), _terms(learner, request)
     before = None if terms is None else terms.before()
     arguments = (params, z, rng) if terms is None else (params, z, rng, terms)
     quote = learner.device.quote(*arguments)
-    likely = learner.device.propensity(params, z, quote.price, None if before is None else before.before())
+    likely = learner.device.propensity(params, z, quote.price, before)
     propensity = float(likely.value[0])
     greedy = {}
-    if params.experiment:  # otherwise the price is the greedy one
+    if params.experiment:
         greedy["greedy"] = float(learner.device.greedy(params, z, quote.price, before)[0])
     return greedy | {
         "price": float(quote.price[0]),

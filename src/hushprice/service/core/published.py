@@ -58,8 +58,8 @@ def published(learner: Learner) -> Params:
     """The params from which customers get prices in the learner's mode.
 
     Live publishes the policy's params. Shadow publishes the baseline as one price for everyone. Frozen publishes the
-    greedy price of the present estimate, unless the policy's own price is no experiment; without an estimate, the
-    baseline.
+    greedy price of the present estimate, unless the policy's own price is no experiment; without an estimate or
+    a prior of one's own, the baseline.
     """
     params, baseline = learner.policy_params, learner.definition.baseline
     if learner.mode == "shadow":
@@ -68,7 +68,7 @@ def published(learner: Learner) -> Params:
     if learner.mode == "frozen":
         if not params.phase.experiments:
             return replace(params, learn=False)
-        if not learner.learned:
+        if not learner.estimated:
             return replace(params, phase=Phase.FIXED, level=baseline, learn=False)
         theta = learner.server.estimate()[0]
         return replace(params, phase=Phase.EXPLOIT, level=0.0, theta=theta, learn=False)

@@ -45,7 +45,7 @@ import numpy as np
 
 from hushprice.arrays import Array
 from hushprice.estimation import Prior
-from hushprice.policies import Policy, PrivatePolicy, Server
+from hushprice.policies import Policy, PrivatePolicy
 from hushprice.service.core.events import Mode
 from hushprice.service.definition import Definition, Feature
 from hushprice.service.guardrails import Limits
@@ -101,7 +101,7 @@ class Facts:
     estimated: bool  # whether there is an estimate; a policy with one price for everyone has none
     theta: Array
     covariance: Array | None  # if the server states it
-    prior: Prior | None  # of the server's running estimators; None if it has none
+    prior: Prior | None  # of the estimate; None if it has none
     steps: int | None  # of SGD; None for servers that learn otherwise
     explored: int  # how many of the reports in these steps came from experiments
     settled: int  # outcomes learned from under the guardrails in force
@@ -124,23 +124,16 @@ class Facts:
             seq=learner.seq,
             version=learner.version,
             learned=learner.learned,
-            estimated=learner.learned > 0 and learner.policy_params.personal,
+            estimated=learner.estimated and learner.policy_params.personal,
             theta=theta.copy(),
             covariance=None if covariance is None else covariance.copy(),
-            prior=_prior(learner.server),
+            prior=learner.server.prior,
             steps=learner.server.steps,
             explored=learner.explored,
             settled=learner.learned - learner.learned_before_guardrails,
             floor=learner.rolled_back_at,
             cache=_caches.setdefault(learner, {}),
         )
-
-
-def _prior(server: Server[Any]) -> Prior | None:
-    """The prior of the estimate that the server states."""
-    if not server.estimators:
-        return None
-    return max(server.estimators, key=lambda estimator: estimator.records).prior
 
 
 def spread(facts: Facts) -> Spread:
@@ -170,31 +163,29 @@ def _stated(facts: Facts) -> Spread:
     words = "Bands hold the whole true curve in about 95 of 100 cases, if demand has this form."
     if facts.prior is None:
         return Spread(facts.covariance, words)
-    return Spread(with_bias(facts.covariance, facts.theta, facts.prior, facts.definition.policy.family.scale), words)
+    return Spread(with_bias(facts.covariance, facts.theta, facts.prior), words)
 
 
-def with_bias(covariance: Array, theta: Array, prior: Prior, scale: float) -> Array:
+def with_bias(covariance: Array, theta: Array, prior: Prior) -> Array:
     """Compute the mean squared error of a penalised estimate: its covariance plus its squared bias, with a margin.
 
-    The bias is P precision (centre - theta*) on average, with P the inverse of the penalised information. The truth
-    theta* is estimated by theta minus its bias, to first order.
+    The bias is covariance precision (centre - theta*) on average. The truth theta* is estimated by theta minus its
+    bias, to first order.
 
     Parameters
     ----------
     covariance : ndarray of shape (2 d, 2 d)
-        scale^2 P.
+        The inverse of the penalised information.
     theta : ndarray of shape (2 d,)
         The estimate.
     prior : Prior
-        Centre and precision of the penalty.
-    scale : float
-        Standard deviation of the noise of linear demand, 1 for other families.
+        Centre and precision of the penalty, in units of the covariance.
 
     Returns
     -------
     ndarray of shape (2 d, 2 d)
     """
-    pull = covariance @ prior.precision / scale**2
+    pull = covariance @ prior.precision
     offset = prior.centre - theta
     bias = pull @ (offset + pull @ offset)
     squares: Array = SAFETY["plain"] ** 2 * (covariance + np.outer(bias, bias))
