@@ -112,10 +112,12 @@ def _check_served(policy: Policy, url: str) -> None:
 
 
 def definition_of(policy: Policy) -> Definition:
-    """A product definition with the policy. The bands of private products need features with ranges."""
+    """A product definition with the policy. Features have names; the bands of private products need their ranges."""
     from hushprice.service import Definition
 
-    features = [{"name": f"z{j}", "low": 0.0, "high": 1.0} for j in range(policy.dim * policy.private)]
+    features: list[dict[str, Any]] = [{"name": f"z{j}", "low": 0.0, "high": 1.0} for j in range(policy.dim)]
+    if policy.needs_constant:  # otherwise the service adds one
+        features[0] = {"name": "constant", "value": 1.0}
     plain = {"policy": policy.name, **policy.config(), "features": features}
     return Definition.of(PRODUCT_NAME, plain | {"outcomes": {"wait": 1e6, "then": "no-sale"}})
 

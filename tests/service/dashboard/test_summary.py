@@ -134,6 +134,53 @@ def test_distances_from_the_best_known_prices_are_counted() -> None:
     assert "far" not in private["history"]
 
 
+def test_segments_can_be_shown_at_any_moment() -> None:
+    """The prior of a one-hot group is a full matrix, symmetric to the bit."""
+    plain = {"policy": "look-ahead", "family": "logistic", "dim": 4, "prices": [0.5, 4.0]}
+    learner, rng = Learner(Definition.of("tea", plain)), np.random.default_rng(6)
+    for k in range(150):
+        z = [*np.eye(3)[rng.integers(3)].tolist(), float(rng.uniform(-1, 1))]
+        body = learner.quote(prepare(learner.definition, OfferRequest(context=z, id=f"o{k}")), rng)
+        learner.apply([Event(learner.seq + 1, 1e9, "offer", f"o:o{k}", body)])
+        learner.apply([Event(learner.seq + 1, 1e9, "outcome", f"y:o{k}", {"y": float(rng.random() < 0.4)})])
+        page = summary(learner)
+    assert page["known"]
+    assert np.isfinite(curve(Facts.of(learner), [1.0, 0.0, 0.0, 0.5])["demand_high"]).all()
+
+
+def test_bands_of_noisy_linear_demand_use_the_noise_that_was_learned() -> None:
+    """With noise five times the stated, standard errors are those of least squares, up to the margin of the bands."""
+    plain = {"policy": "look-ahead", "family": "linear", "dim": 2, "prices": [0.5, 4.0]}
+    learner, rng = Learner(Definition.of("tea", plain)), np.random.default_rng(7)
+    rows, outcomes = [], []
+    for k in range(400):
+        z = [1.0, float(rng.uniform(-1, 1))]
+        body = learner.quote(prepare(learner.definition, OfferRequest(context=z, id=f"o{k}")), rng)
+        y = float(20.0 + 4.0 * z[1] - 5.0 * body["price"] + 5.0 * rng.standard_normal())
+        learner.apply([Event(learner.seq + 1, 1e9, "offer", f"o:o{k}", body)])
+        learner.apply([Event(learner.seq + 1, 1e9, "outcome", f"y:o{k}", {"y": y})])
+        rows.append([*z, *(-body["price"] * np.array(z))])
+        outcomes.append(y)
+    covariance = spread(Facts.of(learner)).covariance
+    assert covariance is not None
+    x = np.array(rows)
+    theta, *_ = np.linalg.lstsq(x, np.array(outcomes))
+    noise = ((np.array(outcomes) - x @ theta) ** 2).sum() / 396
+    expected = np.sqrt(np.diag(noise * np.linalg.inv(x.T @ x)))
+    ratio = np.sqrt(np.diag(covariance)) / expected
+    assert ((ratio > 0.7) & (ratio < 1.8)).all()
+
+
+def test_a_frozen_product_prices_from_its_prior() -> None:
+    """Before any sale there is an estimate if a prior was given, and none otherwise."""
+    prior = {"centre": [2.2, 0.7, 1.2, -0.3], "precision": (100.0 * np.eye(4)).tolist()}
+    informed = Learner(Definition.of("tea", _plain("look-ahead", prior=prior, mode="frozen")))
+    blank = Learner(Definition.of("tea", _plain("look-ahead", mode="frozen")))
+    assert (informed.params.phase, blank.params.phase) == (Phase.EXPLOIT, Phase.FIXED)
+    assert (summary(informed)["known"], summary(blank)["known"]) == (True, False)
+    np.testing.assert_array_equal(informed.params.theta, prior["centre"])
+
+
 SERVED = [name for name in policies.REGISTRY if "mixed" not in name]
 
 
