@@ -15,6 +15,7 @@ ten lie in ``usual``, and ``probability`` is the share with a gain. ``chances`` 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -124,7 +125,8 @@ class Line:
     experiments : float
         Share of customers whose price was changed for learning.
     deviation, far : float
-        Mean distance of prices from the greedy ones, in price ranges; share more than a tenth of the range away.
+        Mean distance of prices from the greedy ones, in price ranges; share more than a tenth of the range away. NaN if
+        prices follow from no estimate.
     today, partner : ndarray or None
         Losses of today's prices, and of the same policy without privacy.
     epsilon, opt_out, from_log : float or None, float or None, bool
@@ -210,8 +212,13 @@ class Line:
         least, most = self.chances or (None, None)
         plain |= {"gain_5": low, "gain_95": high, "probability_of_gain": self.probability}
         plain |= {"probability_of_gain_low": least, "probability_of_gain_high": most}
-        plain |= {"experiments": self.experiments, "deviation": self.deviation, "far": self.far}
+        plain |= {"experiments": self.experiments, "deviation": _known(self.deviation), "far": _known(self.far)}
         return plain | _interval_row("price_of_privacy", self.privacy)
+
+
+def _known(value: float) -> float | None:
+    """The value; None instead of NaN."""
+    return None if math.isnan(value) else value
 
 
 def _interval_row(name: str, interval: Interval | None) -> dict[str, float | None]:
