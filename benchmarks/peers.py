@@ -1,4 +1,4 @@
-"""Look-ahead next to other packages for contextual bandits, on the same customers.
+"""Look-ahead next to other packages for contextual bandits, on the same customers (`pip install .[bench,peers]`).
 
 Each of them chooses among equispaced prices. Those with a model of the reward get price times demand as reward;
 bayesianbandits gets the demand model itself, (z, -p z) with a logit link. A few settings of each are tried on some
