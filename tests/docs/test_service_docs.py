@@ -36,10 +36,10 @@ def products(text: str, folder: Path) -> list[Definition]:
 
 
 def save_model(file: Path) -> None:
-    """A model of the demo's tea, with another feature."""
+    """A model of two features, as if fitted to a shop's log."""
     contexts = np.random.default_rng(1).uniform(-1.0, 1.0, (500, 2))
-    tea = hp.Market(alpha=np.full(2, 0.5), beta=np.full(2, 0.1), contexts=contexts, prices=(1, 5)).with_intercept()
-    log = hp.record(hp.policies.RandomPrice(family=hp.Logistic(), dim=3, prices=(1, 5)), tea, horizon=2000)
+    shop = hp.Market(alpha=np.full(2, 0.5), beta=np.full(2, 0.1), contexts=contexts, prices=(1, 5)).with_intercept()
+    log = hp.record(hp.policies.RandomPrice(family=hp.Logistic(), dim=3, prices=(1, 5)), shop, horizon=2000)
     log = {"price": log["price"], "outcome": log["outcome"], "loyalty": log["z1"], "hurry": log["z2"]}
     hp.fit(log, price="price", outcome="outcome", features=["loyalty", "hurry"]).save(file)
 
@@ -50,10 +50,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[s
     secrets, known = demo.keys()
     folder = tmp_path_factory.mktemp("docs")
     settings = Settings(database=f"sqlite:///{folder}/docs.db", keys=known, log_format="none")
-    save_model(folder / "tea.model.json")
-    coffee, tea = products(SERVICE, folder)
-    assert tea.policy.prior is not None
-    assert [feature.name for feature in tea.features] == ["constant", "loyalty", "hurry"]
+    save_model(folder / "mate.model.json")
+    coffee, mate = products(SERVICE, folder)
+    assert mate.policy.prior is not None
+    assert [feature.name for feature in mate.features] == ["constant", "loyalty", "hurry"]
     with demo.running(settings, [coffee, Definition.of("tea", demo.TEA)], port=0) as url:
         yield url, {role.upper(): secret for role, secret in secrets.items()}
 

@@ -106,7 +106,10 @@ class Policy(ABC):
 
     def _check_prior(self, prior: Prior) -> None:
         if not isinstance(prior, Prior):
-            raise InvalidInput(f"prior must be hushprice.Prior, got {type(prior).__name__}.")
+            raise InvalidInput(
+                f"prior must be hushprice.Prior, got {type(prior).__name__}: Prior.from_model makes one of a fitted "
+                f"model or its file."
+            )
         if not self.takes_prior:
             raise InvalidInput(f"The policy {self.name} takes no prior: leave it out.")
         if prior.family not in (None, self.family.name):

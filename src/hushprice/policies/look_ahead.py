@@ -44,7 +44,8 @@ class LookAhead(Policy):
         Number of customers T, if it is known: towards the end, and after it, prices are not moved for learning.
     spread : float
         Each price is uniform within sqrt(3) times ``spread`` standard errors of the greedy price, and at least 0.2% of
-        the customer's price range, of the chosen price. With 0 prices are not random, and have no density.
+        the customer's price range, of the chosen price. With 0, prices are not random
+        after the first outcome.
     **options
         Those of :class:`Policy`.
 
