@@ -122,7 +122,7 @@ export class Control {
       await api.post(`/v1/products/${product}/${path}`, body);
       this.#answer(done, true);
       await this.#look();
-      this.#fillRails();
+      if (path === "guardrails") this.#fillRails(); // other changes keep what is being typed there
       await this.showHistory();
     } catch (problem) {
       this.#answer(problem instanceof Refused ? problem.message : "The service cannot be reached: see above.", false);
