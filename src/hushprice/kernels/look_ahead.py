@@ -351,14 +351,20 @@ def _shared(state, kinds):
 
 
 @compiled
-def _unit(plan, state):
-    """The variance of a coefficient that counts as 1: the mean square of linear demand; 1 where the link has no unit.
+def _squared_unit(state):
+    """The mean square of linear demand; 1 where the link has no unit.
 
-    It is divided by the ridge. The variance that linear demand is stated to have counts as one outcome.
+    The variance that linear demand is stated to have counts as one outcome.
     """
     if state.estimate.code != LINEAR:
-        return 1.0 / plan.ridge
-    return state.tally[OUTCOMES] / (1.0 + state.tally[TOTAL]) / plan.ridge
+        return 1.0
+    return state.tally[OUTCOMES] / (1.0 + state.tally[TOTAL])
+
+
+@compiled
+def _unit(plan, state):
+    """The variance of a coefficient that counts as 1: the square of the unit of demand, divided by the ridge."""
+    return _squared_unit(state) / plan.ridge
 
 
 @compiled
@@ -403,9 +409,7 @@ def _usual_slopes(state):
     slopes, matrix, factor = np.zeros(d), np.zeros((d, d)), np.zeros((d, d))
     if not total > 0.0:
         return slopes
-    target = SLOPE
-    if state.estimate.code == LINEAR:
-        target *= math.sqrt(state.tally[OUTCOMES] / (1.0 + total))
+    target = SLOPE * math.sqrt(_squared_unit(state))
     root = np.ones(d)
     for i in range(d):
         if features[SQUARE, i] > 0.0:
@@ -687,7 +691,7 @@ def rule_of(plan, state, t):
     own = GAINS_PACE / (tally[TOTAL] + 1.0 + GAINS_PACE)
     return AheadRule(
         estimate.code, estimate.theta, estimate.P, state.gains, seen, tally[DISPERSION], later(plan, t), own,
-        plan.spread, plan.cost, plan.low, plan.high,
+        plan.spread, plan.low, plan.high,
     )  # fmt: skip
 
 

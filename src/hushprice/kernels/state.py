@@ -178,8 +178,7 @@ class AheadRule(NamedTuple):
     later: float  # N, how many later customers an outcome informs
     own: float  # share of the customer's own gains in the mean
     spread: float  # as in AheadPlan
-    cost: float  # the policy's
-    low: float
+    low: float  # the policy's range of prices
     high: float
 
 

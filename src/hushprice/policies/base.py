@@ -237,6 +237,16 @@ class Policy(ABC):
         policy = self if prior is None else replace(self, prior=prior)
         return Pricer(policy, seed=seed, patience=patience, unsafe_privacy_seed=unsafe_privacy_seed)
 
+    def plain_terms(self, n: int) -> Terms:
+        """The terms of n customers without rules and costs of their own.
+
+        Parameters
+        ----------
+        n : int
+            How many customers.
+        """
+        return Terms.of(None, self.prices, n, cost=self.cost)
+
     def config(self) -> dict[str, Any]:
         """The configuration as plain data; :meth:`from_config` reads it back."""
         plain: dict[str, Any] = {}
@@ -355,7 +365,7 @@ class Device:
         if terms is None and params.phase is Phase.EXPLORE:
             low, high = self._range(params)
             return Propensity(np.full(n, 1.0 / (high - low)), np.zeros(n, dtype=np.bool_))
-        before = Terms.of(None, policy.prices, n, cost=policy.cost) if terms is None else terms.before()
+        before = policy.plain_terms(n) if terms is None else terms.before()
         value, discrete = np.empty(n), np.empty(n, dtype=np.bool_)
         on_terms.propensities(self._rule(params), z, price, before.within(self._range(params)), value, discrete)
         return Propensity(value, discrete)
@@ -375,9 +385,8 @@ class Device:
             The terms of these customers before they were quoted a price. They are changed.
         """
         policy, greedy = self.policy, np.empty(len(z))
-        if terms is None:
-            terms = Terms.of(None, policy.prices, len(z), cost=policy.cost)
-        on_terms.greedy_on_terms(policy.family.code, params.theta, z, terms.within(policy.prices), price, greedy)
+        allowed = (terms or policy.plain_terms(len(z))).within(policy.prices)
+        on_terms.greedy_on_terms(policy.family.code, params.theta, z, allowed, price, greedy)
         return greedy
 
     def report(

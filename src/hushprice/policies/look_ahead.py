@@ -44,8 +44,7 @@ class LookAhead(Policy):
         Number of customers T, if it is known: towards the end, and after it, prices are not moved for learning.
     spread : float
         Each price is uniform within sqrt(3) times ``spread`` standard errors of the greedy price, and at least 0.2% of
-        the customer's price range, of the chosen price. With 0, prices are not random
-        after the first outcome.
+        the customer's price range, of the chosen price. With 0, prices are not random after the first outcome.
     **options
         Those of :class:`Policy`.
 
@@ -60,7 +59,7 @@ class LookAhead(Policy):
     On a ladder the rung of largest worth is chosen, and the random part may lead to a neighbour. Costs of single
     customers count for their own prices; what an outcome teaches is valued at the policy's ``cost`` and ``prices``.
 
-    Let contexts hold a constant. Without one the model can be unable to bend, and the policy confirms its own error.
+    Let contexts hold a constant. Without one the model may fit badly, and the policy never sees where.
 
     Examples
     --------
@@ -132,14 +131,13 @@ class AheadDevice(Device):
         return Propensity(value, discrete)
 
     def _terms(self, terms: Terms | None, n: int) -> Terms:
-        policy = self.policy
-        return Terms.of(None, policy.prices, n, cost=policy.cost) if terms is None else terms.within(policy.prices)
+        return (terms or self.policy.plain_terms(n)).within(self.policy.prices)
 
     def _outlook(self, params: Params, outlook: Outlook) -> AheadRule:
         policy = self.policy
         return AheadRule(
             policy.family.code, params.theta, outlook.covariance, outlook.gains, outlook.seen, outlook.dispersion,
-            outlook.later, outlook.own, policy.spread, policy.cost, *policy.prices,
+            outlook.later, outlook.own, policy.spread, *policy.prices,
         )  # fmt: skip
 
 
@@ -283,7 +281,7 @@ class AheadLoop(Loop):
     def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> Quoted:
         server, n = self.server, rows.stop - rows.start
         policy = server.policy
-        terms = self.terms(customers, rows) or Terms.of(None, policy.prices, n, cost=policy.cost)
+        terms = self.terms(customers, rows) or policy.plain_terms(n)
         server.estimator.reserve(n)
         prices, greedy = np.empty(n), np.empty(n)
         kernel.ahead_block(

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hushprice.demand import Terms
 from hushprice.errors import SnapshotError, positive_int
 from hushprice.estimation import RunningEstimator
 from hushprice.kernels import quote as kernel
@@ -195,7 +194,7 @@ class MyopicLoop(Loop):
     def sell_span(self, customers: Customers, rows: slice, rng: np.random.Generator) -> Quoted:
         policy, estimator, t = self.server.policy, self.server.estimator, self.server.t
         n = rows.stop - rows.start
-        terms = self.terms(customers, rows) or Terms.of(None, policy.prices, n, cost=policy.cost)
+        terms = self.terms(customers, rows) or policy.plain_terms(n)
         estimator.reserve(n // policy.every + 1)
         prices, greedy = np.empty(n), np.empty(n)
         warming = policy.every * (policy.records_to_start - estimator.records) - t % policy.every

@@ -45,7 +45,7 @@ def propensity(policy: Policy, bounds: Bounds, z: Array, price: Array, terms: Te
     terms : Terms, optional
         The terms before the quotes.
     """
-    quoted = Terms.of(None, policy.prices, len(z), cost=policy.cost) if terms is None else terms.before()
+    quoted = policy.plain_terms(len(z)) if terms is None else terms.before()
     value, discrete = np.empty(len(z)), np.empty(len(z), dtype=np.bool_)
     d, theta, work = policy.dim, bounds.theta[0], np.empty(4 * policy.dim)
     for i, p in enumerate(price):

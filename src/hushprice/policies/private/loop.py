@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from hushprice.demand import Terms
 from hushprice.kernels import private_loop as kernel
 from hushprice.policies.exchange import Choices, Records
 from hushprice.policies.loop import Customers, Loop, Quoted
@@ -30,15 +29,14 @@ class SGDLoop(Loop):
         server, mechanism, n = self.server, self.server.mechanism, rows.stop - rows.start
         z, public = customers.z[rows], self.public(customers.public[rows])
         private = n - int(np.count_nonzero(public))
-        terms, greedy = self.terms(customers, rows), np.empty(n)
+        policy, terms, greedy = server.policy, self.terms(customers, rows), np.empty(n)
         prices = self.device.quote(server.params, z, rng, terms).price
-        if terms is None:
-            terms = Terms.of(None, server.policy.prices, n, cost=server.policy.cost)
+        allowed = (terms or policy.plain_terms(n)).within(policy.prices)
         words = self.device.entropy.words(private * mechanism.words).reshape(private, mechanism.words)
         server.advance(n)
         kernel.experiments(
-            server.policy.family.code, server.rate, mechanism.spec, z, public, words,
-            (customers.demand(rows), prices, terms.within(server.policy.prices)), server.theta, server.t, greedy,
+            policy.family.code, server.rate, mechanism.spec, z, public, words,
+            (customers.demand(rows), prices, allowed), server.theta, server.t, greedy,
         )  # fmt: skip
         server.count(private)
         y = customers.buy(rows, prices)
