@@ -77,9 +77,9 @@ def regret(
             results = _results(chosen, world, horizon=HORIZON, replications=replications, seed=seed, workers=workers)
             rows += [_row(name, dim, word, result, results) for word, result in results.items()]
     ours = [row for row in rows if row["policy"] == OURS]
-    name = "regret-others" if others else "regret"
-    report(name, f"T = {HORIZON:,}, {replications} replications, seed {seed}", rows)
-    report(f"{name}-look-ahead", "look-ahead alone", ours)
+    file = "regret-others" if others else "regret"
+    report(file, f"T = {HORIZON:,}, {replications} replications, seed {seed}", rows)
+    report(f"{file}-look-ahead", "look-ahead alone", ours)
     mean = math.exp(float(np.mean([math.log(row["of etc-doubling"]) for row in ours if row["d"] == 4])))
     print(f"Geometric mean of the ratio to etc-doubling over the markets at d = 4: {mean:.3f}")
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from hushprice.errors import InvalidInput
 from hushprice.fitting.diagnosis.findings import Finding
 from hushprice.plots.figures import broken
-from hushprice.simulation import Comparison, Scaling, csv_text
+from hushprice.simulation import Comparison, Scaling, csv_text, percentage
 
 
 class Output(Enum):
@@ -106,8 +106,8 @@ def _table(results: Comparison, width: int) -> Table:
             "p95": amount(s.p95) if many else "",
             "sd": amount(s.sd) if many else "",
             "revenue": amount(s.revenue),
-            "deviation": _share(s.deviation),
-            "far": _share(s.far),
+            "deviation": percentage(s.deviation),
+            "far": percentage(s.far),
             "ms/run": f"{1e3 * s.seconds:,.1f}",
         }
     columns = _columns(rows, width)
@@ -121,11 +121,6 @@ def _table(results: Comparison, width: int) -> Table:
     for label, row in rows.items():
         table.add_row(_broken(label), *(row[heading] for heading in columns))
     return table
-
-
-def _share(value: float) -> str:
-    """A percentage; empty if it is unknown."""
-    return f"{value:.1%}" if value == value else ""
 
 
 def _broken(label: str) -> str:

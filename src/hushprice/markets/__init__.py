@@ -77,7 +77,7 @@ def build(name: str, /, **options: Any) -> Market:
             raise unknown(f"option of the market {name}", option, accepted)
     chosen = {key: value for key, value in options.items() if key in accepted}
     try:
-        return with_options(lambda **rest: maker(**rest), chosen)
+        return with_options(maker, chosen)
     except TypeError as problem:
         raise InvalidInput(f"The market {name} cannot be made: {problem}.") from None
 

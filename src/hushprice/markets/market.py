@@ -267,7 +267,7 @@ class Market:
     def with_intercept(self) -> Market:
         """The same market with a constant, 1, in front of every context, which demand does not depend on.
 
-        A policy then learns two coefficients more. They are wasted here, but let a model bend where demand is not of
+        A policy then learns two coefficients more. They are wasted here, but improve the fit where demand is not of
         the assumed form. Contexts that come from a log hold a constant already.
 
         Examples

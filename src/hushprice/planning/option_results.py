@@ -15,13 +15,13 @@ ten lie in ``usual``, and ``probability`` is the share with a gain. ``chances`` 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from hushprice.arrays import Array
+from hushprice.files import without_nan
 from hushprice.intervals import binomial, student
 
 LEVEL = 0.95
@@ -212,13 +212,8 @@ class Line:
         least, most = self.chances or (None, None)
         plain |= {"gain_5": low, "gain_95": high, "probability_of_gain": self.probability}
         plain |= {"probability_of_gain_low": least, "probability_of_gain_high": most}
-        plain |= {"experiments": self.experiments, "deviation": _known(self.deviation), "far": _known(self.far)}
+        plain |= without_nan({"experiments": self.experiments, "deviation": self.deviation, "far": self.far})
         return plain | _interval_row("price_of_privacy", self.privacy)
-
-
-def _known(value: float) -> float | None:
-    """The value; None instead of NaN."""
-    return None if math.isnan(value) else value
 
 
 def _interval_row(name: str, interval: Interval | None) -> dict[str, float | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from hushprice.plots.planning import (
     prices_by_segment,
     privacy_price,
 )
+from hushprice.simulation import percentage
 from hushprice.version import __version__
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def table_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
             "gain over today": _amount(line.gain),
             "a gain in": "" if line.wins is None else f"{line.wins} of {line.replications}",
             "price of privacy": _amount(line.privacy),
-            "deviation": _share(line.deviation),
-            "far": _share(line.far),
+            "deviation": percentage(line.deviation),
+            "far": percentage(line.far),
         }
         for line in lines
     ]
@@ -87,11 +87,6 @@ def _together(lines: Sequence[Line]) -> list[dict[str, Any]]:
     for row in rows:
         row["option"] = row["option"].replace(" ", BLANK).replace(f",{BLANK}", ", ").replace("-", HYPHEN)
     return rows
-
-
-def _share(value: float) -> str:
-    """A percentage; empty if it is unknown."""
-    return "" if math.isnan(value) else f"{value:.1%}"
 
 
 def _amount(interval: Interval | None) -> str:

@@ -288,6 +288,17 @@ def _reach(se: float, n: int, level: float) -> float:
     return student(n - 1, level) * se
 
 
+def percentage(value: float) -> str:
+    """A share for a table; empty if it is unknown.
+
+    Examples
+    --------
+    >>> percentage(0.125), percentage(math.nan)
+    ('12.5%', '')
+    """
+    return "" if math.isnan(value) else f"{value:.1%}"
+
+
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows with the same keys as CSV, with a header."""
     buffer = io.StringIO()
