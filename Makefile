@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 NPM := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/npm
-KERNELS := $(wildcard src/hushprice/kernels/*.py)
+KERNELS := $(wildcard src/hushprice/kernels/*.py src/hushprice/kernels/*/*.py)
 
 .PHONY: help demo test paper lint bench clean
 help:  ## what there is

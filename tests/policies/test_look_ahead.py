@@ -197,24 +197,24 @@ def _groups(rng: np.random.Generator, n: int, d: int) -> Array:
 def test_kinds_of_features_are_recognised(rng: np.random.Generator) -> None:
     z = np.c_[np.full(60, 2.0), rng.standard_normal(60), 0.5 * _groups(rng, 60, 3)]
     server = _learn(_policy(dim=5), z, *_sales("logistic", z, rng))
-    kinds = kernel._kinds(server.learned())
+    kinds = kernel.kinds_of(server.learned())
     assert kinds.tolist() == [kernel.CONSTANT, kernel.NUMBER] + [kernel.INDICATOR] * 3
-    np.testing.assert_allclose(kernel._shared(server.learned(), kinds), [0, 0, 2, 2, 2], rtol=1e-4)
+    np.testing.assert_allclose(kernel.shared_value(server.learned(), kinds), [0, 0, 2, 2, 2], rtol=1e-4)
     z[7, 2:] = 0.0  # a customer of no group: the indicators no longer share a value
     server = _learn(_policy(dim=5), z, *_sales("logistic", z, rng))
-    assert not kernel._shared(server.learned(), kernel._kinds(server.learned())).any()
+    assert not kernel.shared_value(server.learned(), kernel.kinds_of(server.learned())).any()
 
 
 def test_two_complete_groups_share_one_value(rng: np.random.Generator) -> None:
     z = np.c_[_groups(rng, 100, 3), _groups(rng, 100, 2)]
     server = _learn(_policy(dim=5), z, *_sales("logistic", z, rng))
-    c = kernel._shared(server.learned(), kernel._kinds(server.learned()))
+    c = kernel.shared_value(server.learned(), kernel.kinds_of(server.learned()))
     np.testing.assert_allclose(z @ c, np.ones(100), atol=1e-5)
 
 
 def test_the_prior_precision_is_the_inverse_of_variances_and_shared_value(rng: np.random.Generator) -> None:
     variances, c, size = rng.uniform(0.1, 2.0, 4), np.array([0.0, 1.0, 1.0, 2.0]), 0.7
-    precision = kernel._precision(variances, c, size)
+    precision = kernel.prior_precision(variances, c, size)
     np.testing.assert_allclose(precision, np.linalg.inv(np.diag(variances) + size * np.outer(c, c)))
 
 
@@ -247,7 +247,7 @@ def test_variances_follow_mackay(rng: np.random.Generator) -> None:
     server = _learn(_policy(dim=d), z, *_sales("logistic", z, rng))
     learned = server.learned()
     before, P, theta = server.variances.copy(), server.estimator.P, server.estimator.published
-    kinds = kernel._kinds(learned)
+    kinds = kernel.kinds_of(learned)
     sizes = np.r_[2 * (z[:, 0] ** 2).mean(), 2 * (z[:, 1] ** 2).mean(), 1.0, 1.0, 1.0]
     V, c, size = np.diag(before[kinds] / sizes), np.array([0, 0, 1.0, 1.0, 1.0]), before[2]
     known, squares = np.array([8.0, 2.0, 8.0]), np.array([8.0, 0.2, 8.0])
@@ -265,7 +265,7 @@ def test_variances_follow_mackay(rng: np.random.Generator) -> None:
             squares[kinds[j]] += sizes[j] * deviation[j] ** 2
         known[2] += max(1 - (k @ C @ k + rest) / size, 0)
         squares[2] += (k @ t) ** 2
-    kernel._learn_variances(server.plan, learned)
+    kernel.learn_variances(server.plan, learned)
     np.testing.assert_allclose(server.variances, squares / known, rtol=1e-4)
     assert (server.variances != before).all()
 

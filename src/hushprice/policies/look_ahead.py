@@ -3,7 +3,7 @@
 p_t = argmax over p in [l, u] of (p - cost) psi'(z.alpha - p z.beta) + N/2 w x'P G P x / (1 + w x'P x),   x = (z, -p z)
 
 with P the covariance of the estimate, w the information of an outcome, G the mean loss per squared error of theta, and
-N the number of later customers whom the outcome informs. ``kernels/look_ahead.py`` has the formulas. The price is
+N the number of later customers whom the outcome informs (``kernels/look_ahead/prices.py``). The price is
 uniform around p_t, so that it has a density. There is no phase of experiments.
 """
 
