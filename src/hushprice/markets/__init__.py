@@ -9,8 +9,10 @@ from typing import Any
 from hushprice.errors import InvalidInput, unknown
 from hushprice.markets.adversarial import a1, a2, lower_bound
 from hushprice.markets.autoloan.market import Loans, autoloan, loans, write_standin
+from hushprice.markets.drift import Drift
+from hushprice.markets.drifting import DRIFT_OPTIONS, drifting, with_options
 from hushprice.markets.market import Arrivals, Block, Contexts, ContextSequence, Market, Resample
-from hushprice.markets.synthetic import s1, s2, wide, with_options
+from hushprice.markets.synthetic import s1, s2, wide
 from hushprice.markets.twin.check import TwinCheck, check_twin
 from hushprice.markets.twin.twin import Twin, twin
 from hushprice.markets.twin.twin_file import from_file, load_twin, save_twin
@@ -25,6 +27,10 @@ REGISTRY: dict[str, Callable[..., Market]] = {
     "autoloan": autoloan,
     "twin": from_file,
 }
+
+
+DRIFTS = ("jump", "walk", "wave", "season")
+"""Kinds of drift that need no array, for words such as ``s1:drift=jump``."""
 
 
 def get(name: str) -> Callable[..., Market]:
@@ -58,7 +64,8 @@ def build(name: str, /, **options: Any) -> Market:
     name : str
         A name in the registry.
     **options
-        The options of the market. ``horizon`` is ignored by markets without it.
+        The options of the market. ``horizon`` is ignored by markets without it. Every market takes ``drift``, a kind
+        of drift, with the options of :func:`drifting`.
 
     Raises
     ------
@@ -69,6 +76,8 @@ def build(name: str, /, **options: Any) -> Market:
     --------
     >>> build("s1", dim=2, horizon=100).dim
     2
+    >>> build("s1", dim=2, drift="wave", periods=2)
+    <Market s1, wave (periods 2): logistic demand, d=2, prices 0 to 3>
     """
     maker = get(name)
     accepted = options_of(maker)
@@ -83,21 +92,24 @@ def build(name: str, /, **options: Any) -> Market:
 
 
 def options_of(maker: Callable[..., Market]) -> list[str]:
-    """The options of a market: those of its function, and if that takes ``**options`` those of any market.
+    """The options of a market: those of its function, if that takes ``**options`` those of any market, and drift.
 
     Examples
     --------
-    >>> options_of(s1)
+    >>> options_of(s1)[:6]
     ['dim', 'family', 'prices', 'cost', 'public', 'intercept']
+    >>> options_of(s1)[6:]
+    ['drift', 'level', 'sensitivity', 'at', 'periods']
     """
     takes = inspect.signature(maker).parameters.values()
     own = [p.name for p in takes if p.kind is not p.VAR_KEYWORD]
     passes_on = any(p.kind is p.VAR_KEYWORD for p in takes)
-    return own + [name for name in ("family", "prices", "cost", "public", "intercept") if passes_on and name not in own]
+    more = ("family", "prices", "cost", "public", "intercept") if passes_on else ()
+    return own + [name for name in (*more, *DRIFT_OPTIONS) if name not in own]
 
 
 __all__ = [
-    "REGISTRY", "Arrivals", "Block", "ContextSequence", "Contexts", "Loans", "Market", "Resample", "Twin", "TwinCheck",
-    "a1", "a2", "autoloan", "build", "check_twin", "from_file", "get", "load_twin", "loans", "lower_bound", "s1", "s2",
-    "save_twin", "twin", "wide", "write_standin",
+    "DRIFTS", "REGISTRY", "Arrivals", "Block", "ContextSequence", "Contexts", "Drift", "Loans", "Market", "Resample",
+    "Twin", "TwinCheck", "a1", "a2", "autoloan", "build", "check_twin", "drifting", "from_file", "get", "load_twin",
+    "loans", "lower_bound", "s1", "s2", "save_twin", "twin", "wide", "write_standin",
 ]  # fmt: skip

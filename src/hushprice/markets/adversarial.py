@@ -49,7 +49,8 @@ def a1(*, dim: int, family: Family | str = "logistic", horizon: int | None = Non
     horizon : int, optional
         T. Default: the horizon of the run.
     **options
-        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
+        Those of :class:`Market`; ``intercept``: whether contexts begin with a constant that demand does not have;
+        ``drift``, with the options of :func:`drifting`.
 
     Examples
     --------
@@ -70,7 +71,8 @@ def a2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
     family : Family or str
         The demand family.
     **options
-        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
+        Those of :class:`Market`; ``intercept``: whether contexts begin with a constant that demand does not have;
+        ``drift``, with the options of :func:`drifting`.
 
     Returns
     -------
@@ -116,7 +118,8 @@ def lower_bound(
     family : Family or str
         Linear demand.
     **options
-        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
+        Those of :class:`Market`; ``intercept``: whether contexts begin with a constant that demand does not have;
+        ``drift``, with the options of :func:`drifting`.
 
     Examples
     --------

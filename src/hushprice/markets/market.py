@@ -13,10 +13,11 @@ import scipy
 
 from hushprice.arrays import Array, array
 from hushprice.demand import Family, Rules, Segments, Terms, as_family
-from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, positive_int, price_range
+from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, positive_int, price_range, short_repr
 from hushprice.kernels import glm as kernel
 from hushprice.kernels import terms as on_terms
 from hushprice.kernels.state import SimulatedDemand
+from hushprice.markets.drift import Drift
 
 
 def block_size(dim: int) -> int:
@@ -54,6 +55,7 @@ class ContextSequence(Protocol):
 
 
 INTERCEPT = " with intercept"  # in names of markets
+_ANY_HORIZON = 2**40  # for what depends on shares of a run alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +91,19 @@ class Block:
         The uniform that each outcome is drawn from.
     public : ndarray of shape (n,), optional
         Who agreed to send raw records. Default: nobody.
+    start, horizon : int, optional
+        Number of customers before these, and length of the run. Default: these customers are the whole run.
     """
 
     def __init__(
-        self, market: Market, who: Arrivals | Array, uniforms: Array, public: npt.NDArray[np.bool_] | None = None
+        self,
+        market: Market,
+        who: Arrivals | Array,
+        uniforms: Array,
+        public: npt.NDArray[np.bool_] | None = None,
+        *,
+        start: int = 0,
+        horizon: int | None = None,
     ) -> None:
         arrivals = who if isinstance(who, Arrivals) else Arrivals(who)
         self.cost, self.segment, self.today = arrivals.cost, arrivals.segment, arrivals.today
@@ -102,8 +113,7 @@ class Block:
         self.public = np.zeros(n, dtype=np.bool_) if public is None else public
         self.market, self.family = market, market.family
         self.z, self.uniforms = z, uniforms
-        self.a, self.b = np.empty(n), np.empty(n)
-        kernel.utility(z, market.theta, self.a, self.b)
+        self.a, self.b = market.utility(z, start=start, horizon=horizon)
         self.y, self.regret = np.empty(n), np.empty(n)
 
     def buy(self, rows: slice, prices: Array) -> Array:
@@ -202,6 +212,9 @@ class Market:
         Covariance of (alpha, beta). With it, each replication draws its truth from the normal distribution around them.
     names : sequence of str
         Names of the entries of a context.
+    drift : Drift, optional
+        How the parameters move over a run, as :func:`drifting` sets it; ``alpha`` and ``beta`` are then those of its
+        start.
 
     Examples
     --------
@@ -222,6 +235,7 @@ class Market:
     segments: tuple[str, ...] = ()
     covariance: Array | None = None
     names: tuple[str, ...] = ()
+    drift: Drift | None = None
 
     def __post_init__(self) -> None:
         def put(name: str, value: Any) -> None:
@@ -247,6 +261,10 @@ class Market:
             raise InvalidInput(f"names must be {self.dim} different names, one for each entry of a context.")
         if self.covariance is not None:
             put("covariance", array("covariance", self.covariance, shape=(2 * self.dim, 2 * self.dim)))
+        if self.drift is not None:
+            if not isinstance(self.drift, Drift):
+                raise InvalidInput(f"drift must be a Drift, as markets.drifting sets it, got {short_repr(self.drift)}.")
+            self.drift.check(self.dim)
         if self.rules is not None:
             self.rules.check(self.prices, self.prices)
             if strangers := set(self.rules.segments) - set(self.segments):
@@ -277,7 +295,7 @@ class Market:
         array([0. , 1. , 0.5])
         """
         d, covariance = self.dim, None
-        if self.name.endswith(INTERCEPT):
+        if INTERCEPT in self.name:
             raise InvalidInput(f"The contexts of {self.name} begin with a constant already.")
         if self.covariance is not None:
             covariance = np.insert(np.insert(self.covariance, [0, d], 0.0, axis=0), [0, d], 0.0, axis=1)
@@ -289,12 +307,60 @@ class Market:
             name=self.name + INTERCEPT,
             covariance=covariance,
             names=("1", *self.names) if self.names else (),
+            drift=None if self.drift is None else self.drift.with_constant(d),
         )
 
     @property
     def theta(self) -> Array:
-        """(alpha, beta)."""
+        """(alpha, beta); where demand drifts, that of the start."""
         return np.concatenate([self.alpha, self.beta])
+
+    def theta_at(self, at: float, *, horizon: int | None = None) -> Array:
+        """(alpha, beta) at a moment of a run. A walk moves in the market that :meth:`truth` draws, and not before.
+
+        Parameters
+        ----------
+        at : float
+            The moment: a share of the run, from 0 to 1, or, from 2 on, the number of a customer.
+        horizon : int, optional
+            Length of the run. It is needed only where one of the moment and a jump is a share and the other the
+            number of a customer, and for the number of a customer in a drift by shares.
+
+        Examples
+        --------
+        >>> market = Market(alpha=[1.0], beta=[0.5], prices=(0, 5), contexts=[[1.0]], drift=Drift.of("jump"))
+        >>> market.theta_at(0.7)
+        array([1.  , 0.35])
+        """
+        moment = finite("at", at, minimum=0.0)
+        if 1.0 < moment < 2.0 or (moment >= 2.0 and not moment.is_integer()):
+            raise InvalidInput(f"at must be a share of the run from 0 to 1, or a customer's number, got {moment:g}.")
+        if self.drift is None:
+            return self.theta
+        by_number = self.drift.kind == "jump" and self.drift.at >= 1.0
+        if horizon is None and moment > 0.0 and (moment >= 2.0) is not by_number:
+            raise InvalidInput(f"In the market {self.name} the moment {moment:g} depends on the run: give its horizon.")
+        T = _ANY_HORIZON if horizon is None else positive_int("horizon", horizon)
+        if moment > T and moment >= 2.0:
+            raise InvalidInput(f"A run of {T} customers has no customer {moment:g}.")
+        return self.drift.theta(self.theta, moment - 1.0 if moment >= 2.0 else moment * T, T)
+
+    def utility(self, z: Array, *, start: int = 0, horizon: int | None = None) -> tuple[Array, Array]:
+        """z.alpha and z.beta of consecutive customers, each under the parameters of its moment.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n, d)
+            Contexts.
+        start, horizon : int, optional
+            Number of customers before these, and length of the run. Default: these customers are the whole run.
+        """
+        if self.drift is not None:
+            before = np.arange(start, start + len(z), dtype=np.float64)
+            return self.drift.utility(z, self.theta, before, start + len(z) if horizon is None else horizon)
+        a, b = np.empty(len(z)), np.empty(len(z))
+        kernel.utility(z, self.theta, a, b)
+        return a, b
 
     def draw(self, rng: np.random.Generator, n: int, *, start: int = 0, horizon: int | None = None) -> Array:
         """Draw n contexts.
@@ -348,18 +414,23 @@ class Market:
         return Terms.of(self.rules, self.prices, len(who.z), cost=cost, segment=who.segment)
 
     def truth(self, rng: np.random.Generator) -> Market:
-        """The market of one replication: this market, or with a covariance one with truth drawn at random.
+        """The market of one replication: this market, or one whose truth is drawn at random.
+
+        With a covariance (alpha, beta) is drawn, and after it the path of a walk.
 
         Parameters
         ----------
         rng : Generator
             The source of randomness.
         """
-        if self.covariance is None:
-            return self
-        values, vectors = np.linalg.eigh(self.covariance)
-        drawn = self.theta + vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(values)))
-        return replace(self, alpha=drawn[: self.dim], beta=drawn[self.dim :], covariance=None)
+        market = self
+        if self.covariance is not None:
+            values, vectors = np.linalg.eigh(self.covariance)
+            drawn = self.theta + vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(values)))
+            market = replace(self, alpha=drawn[: self.dim], beta=drawn[self.dim :], covariance=None)
+        if market.drift is None or (moved := market.drift.drawn(rng, self.dim)) is market.drift:
+            return market
+        return replace(market, drift=moved)
 
     def z_max(self) -> float:
         """A bound on |z|: the attribute ``norm`` of the contexts, or else the largest |z| of 20 000 customers."""
@@ -392,15 +463,17 @@ class Market:
             n = min(size, horizon - start)
             who = self.arrivals(contexts, n, start=start, horizon=horizon)
             agree = choices.random(n) < self.public if choices is not None and self.public > 0.0 else None
-            yield Block(self, who, demand.random(n), agree)
+            yield Block(self, who, demand.random(n), agree, start=start, horizon=horizon)
 
-    def optimal_price(self, z: Any) -> Array:
+    def optimal_price(self, z: Any, *, at: float = 0.0, horizon: int | None = None) -> Array:
         """The best price for each context.
 
         Parameters
         ----------
         z : array_like
             Contexts, one per row.
+        at, horizon : float and int, optional
+            The moment, where demand drifts, as for :meth:`theta_at`. Default: the start of a run.
 
         Returns
         -------
@@ -408,11 +481,13 @@ class Market:
             One price per context.
         """
         rows = array("z", z, shape=(None, self.dim))
-        prices: Array = self.family.optimal_price(rows @ self.alpha, rows @ self.beta, self.prices, cost=self.cost)
+        theta = self.theta_at(at, horizon=horizon)
+        a, b = rows @ theta[: self.dim], rows @ theta[self.dim :]
+        prices: Array = self.family.optimal_price(a, b, self.prices, cost=self.cost)
         return prices
 
     def fingerprint(self) -> str:
-        """A hash of the market's demand, prices and customers.
+        """A hash of the market's demand, its drift, prices and customers.
 
         It includes all rows that contexts are drawn from, or else a thousand draws. For contexts that change over the
         rounds it includes their plain attributes, and draws from early to late rounds.
@@ -426,6 +501,8 @@ class Market:
         if hasattr(self.contexts, "rounds"):
             plain = {k: v for k, v in vars(self.contexts).items() if isinstance(v, (int, float, str, type(None)))}
             digest.update(repr(sorted(plain.items())).encode())
+        if self.drift is not None:
+            digest.update(self.drift.content())
         return digest.hexdigest()
 
     def _context_samples(self) -> list[Array]:
@@ -442,8 +519,8 @@ class Market:
         columns = (self.covariance, *(getattr(self.contexts, name, None) for name in ("costs", "segments", "today")))
         return [np.concatenate([[k], np.ravel(part)]) for k, part in enumerate(columns) if part is not None]
 
-    def best_fixed_price(self, *, customers: int = 50_000, seed: int = 0) -> float:
-        """The best single price for everyone.
+    def best_fixed_price(self, *, customers: int = 50_000, seed: int = 0, horizon: int | None = None) -> float:
+        """The best single price for everyone; where demand drifts, over a whole run.
 
         Parameters
         ----------
@@ -451,10 +528,17 @@ class Market:
             Number of customers to average over.
         seed : int
             Seed of their draw.
+        horizon : int, optional
+            Length of the run that they stand for, for a drift which depends on it. Default: ``customers``.
         """
-        who = self.arrivals(np.random.default_rng(seed), positive_int("customers", customers))
-        a, b = np.empty(len(who.z)), np.empty(len(who.z))
-        kernel.utility(who.z, self.theta, a, b)
+        rng = np.random.default_rng(seed)
+        who = self.arrivals(rng, positive_int("customers", customers))
+        if self.drift is None:
+            a, b = self.utility(who.z)
+        else:
+            T = customers if horizon is None else positive_int("horizon", horizon)
+            before = np.floor(np.arange(customers) * (T / customers))
+            a, b = self.drift.utility(who.z, self.theta, before, T, rng=rng)
         cost = self.cost if who.cost is None else who.cost
 
         def loss(p: float) -> float:

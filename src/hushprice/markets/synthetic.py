@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hushprice.arrays import Array
 from hushprice.demand import Family
-from hushprice.errors import LARGEST_DIM, InvalidInput, positive_int
+from hushprice.errors import LARGEST_DIM, positive_int
 from hushprice.kernels.glm import affine
+from hushprice.markets.drifting import with_options
 from hushprice.markets.market import Market
 
 PAPER_PRICES = (0.0, 3.0)
@@ -73,7 +73,8 @@ def s1(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
     family : Family or str
         The demand family.
     **options
-        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
+        Those of :class:`Market`; ``intercept``: whether contexts begin with a constant that demand does not have;
+        ``drift``, with the options of :func:`drifting`.
 
     Examples
     --------
@@ -95,7 +96,8 @@ def s2(*, dim: int, family: Family | str = "logistic", **options: Any) -> Market
     family : Family or str
         The demand family.
     **options
-        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
+        Those of :class:`Market`; ``intercept``: whether contexts begin with a constant that demand does not have;
+        ``drift``, with the options of :func:`drifting`.
 
     Returns
     -------
@@ -119,7 +121,8 @@ def wide(*, dim: int, family: Family | str = "logistic", **options: Any) -> Mark
     family : Family or str
         The demand family.
     **options
-        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
+        Those of :class:`Market`; ``intercept``: whether contexts begin with a constant that demand does not have;
+        ``drift``, with the options of :func:`drifting`.
 
     Returns
     -------
@@ -136,17 +139,8 @@ def paper_market(
 ) -> Market:
     """A market at the prices of the paper's simulations, unless the options say otherwise.
 
-    With the option ``intercept`` its contexts begin with a constant, on which demand does not depend.
+    The options ``intercept`` and ``drift`` are those of :func:`with_options`.
     """
     settings: dict[str, Any] = {"prices": PAPER_PRICES, **options}
     fixed: dict[str, Any] = {"name": name, "alpha": alpha, "beta": beta, "contexts": contexts, "family": family}
     return with_options(lambda **rest: Market(**fixed, **rest), settings)
-
-
-def with_options(maker: Callable[..., Market], options: dict[str, Any]) -> Market:
-    """The market that ``maker`` makes of the options, with a constant in front of its contexts if they ask for it."""
-    rest = dict(options)
-    intercept = rest.pop("intercept", False)
-    if not isinstance(intercept, bool):
-        raise InvalidInput(f"intercept must be true or false, got {intercept!r}.")
-    return maker(**rest).with_intercept() if intercept else maker(**rest)

@@ -24,6 +24,8 @@ from hushprice.policies.phases import Phase
 class Clairvoyant(Policy):
     """Knows the true theta and quotes the best price. No policy earns more.
 
+    Where demand drifts, it is given theta of the start, and quotes the best prices of then.
+
     Parameters
     ----------
     theta : array_like of shape (2 d,)

@@ -29,7 +29,7 @@ def market_from(word: str, *, dim: int | None = None, horizon: int, **options: A
     Parameters
     ----------
     word : str
-        Name and options, such as ``s1:public=0.1``.
+        Name and options, such as ``s1:public=0.1``, or ``s1:drift=jump,at=0.3`` for demand that drifts.
     dim : int, optional
         Dimension; by default the market's own, or 4.
     horizon : int
@@ -172,7 +172,7 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
     if "prior" in options:
         options["prior"] = _prior(word, options["prior"], market)
     if "price" in own and "price" not in options:
-        arguments["price"] = market.best_fixed_price()
+        arguments["price"] = market.best_fixed_price(horizon=horizon)
     drawn = options.get("centre") == "near-truth"
     if cls.private:
         arguments["z_max"] = market.z_max()

@@ -37,6 +37,7 @@ def list_command(
                 console.print(f"  takes {', '.join(takes)}", highlight=False)
             else:
                 console.print(f"  takes {', '.join(markets.options_of(registry[name]))}", highlight=False)
+                console.print(f"  for demand that drifts: drift={' or '.join(markets.DRIFTS)}", highlight=False)
             return
     if name is not None:
         if name not in policies.REGISTRY:

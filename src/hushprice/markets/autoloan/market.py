@@ -189,7 +189,8 @@ def autoloan(
     family : Family or str
         Logistic demand.
     **options
-        Those of :class:`Market`, and ``intercept``: whether contexts begin with a constant that demand does not have.
+        Those of :class:`Market`; ``intercept``: whether contexts begin with a constant that demand does not have;
+        ``drift``, with the options of :func:`drifting`.
 
     Raises
     ------

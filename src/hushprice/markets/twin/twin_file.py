@@ -57,7 +57,11 @@ def save_twin(twin: Twin, path: str | PathLike[str]) -> Path:
     ------
     TwinFileError
         If the file cannot be written.
+    InvalidInput
+        If the twin drifts, which its file does not tell.
     """
+    if twin.drift is not None:
+        raise InvalidInput(f"{twin.name} drifts, which the file of a twin does not tell: save the twin without drift.")
     target = check_twin_target(path)
     metadata = {
         "format": TWIN_FORMAT,
