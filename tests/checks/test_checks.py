@@ -92,6 +92,8 @@ def test_market(name: str, dim: int, family: str, check: Any) -> None:
         return
     check(markets.get(name)(dim=dim, family=family))
     check(markets.get(name)(dim=dim, family=family, cost=0.5))
+    for drift in markets.DRIFTS:
+        check(markets.get(name)(dim=dim, family=family, drift=drift).truth(np.random.default_rng(3)))
 
 
 @pytest.mark.parametrize("check", checks.family_checks(), ids=lambda c: c.__name__)
@@ -213,6 +215,21 @@ def test_a_broken_family_is_caught(check: Any) -> None:
     broken = _IncompleteFamily() if check is checks.check_family_complete else _BrokenFamily()
     with pytest.raises(AssertionError):
         check(broken)
+
+
+class _LateMarket(Market):
+    """Its demand drifts one block later than it says."""
+
+    def utility(self, z: Any, *, start: int = 0, horizon: int | None = None) -> Any:
+        return super().utility(z, start=max(0, start - len(z)), horizon=horizon)
+
+
+def test_a_market_whose_demand_does_not_follow_its_drift_is_caught() -> None:
+    good = markets.s1(dim=2)
+    late = _LateMarket(alpha=good.alpha, beta=good.beta, contexts=good.contexts, prices=(0, 3))
+    checks.check_market_moments(late)
+    with pytest.raises(AssertionError):
+        checks.check_market_moments(markets.drifting(late, "wave"))
 
 
 def test_a_broken_market_is_caught() -> None:

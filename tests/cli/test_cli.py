@@ -133,6 +133,15 @@ def test_prices_and_cost_reach_market_and_policies() -> None:
     assert data["etc"]["config"]["cost"] == 0.5
 
 
+def test_demand_drifts_where_the_market_says_so() -> None:
+    still, moving = (
+        json.loads(run("simulate", "etc", "--market", market, "--json", *QUICK))["etc"]
+        for market in ("s1", "s1:drift=jump,at=0.1")
+    )
+    assert moving["summary"]["market"] == "s1, jump (at 0.1)"
+    assert moving["regret"] != still["regret"]
+
+
 def test_a_policy_of_ones_own_runs_from_its_file_and_in_workers(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
@@ -155,6 +164,7 @@ def test_list_shows_the_options_of_a_policy() -> None:
     assert "width_scale: default 1.0" in out
     assert ">>>" not in out
     assert "half fixed" in " ".join(run("list", "a1").split())
+    assert "drift=jump or walk or wave or season" in " ".join(run("list", "s2").split())
 
 
 def test_list_names_everything() -> None:

@@ -21,7 +21,7 @@ from hushprice.checks.policies import (
 )
 from hushprice.checks.service import check_service
 from hushprice.checks.terms import check_propensities, check_rules_are_met
-from hushprice.checks.worlds import check_market_draws, family_checks, market_checks
+from hushprice.checks.worlds import check_market_draws, check_market_moments, family_checks, market_checks
 
 __all__ = [
     "HORIZON",
@@ -30,6 +30,7 @@ __all__ = [
     "check_batch_equals_live",
     "check_family_complete",
     "check_market_draws",
+    "check_market_moments",
     "check_prices_in_range",
     "check_private_server_sees_no_raw_data",
     "check_propensities",

@@ -13,7 +13,7 @@ from hushprice.markets import Market
 
 def market_checks() -> list[Callable[[Market], None]]:
     """The checks for a market."""
-    return [check_market_draws, check_market_optimum]
+    return [check_market_draws, check_market_moments, check_market_optimum]
 
 
 def family_checks() -> list[Callable[[Family], None]]:
@@ -37,8 +37,25 @@ def check_market_draws(market: Market) -> None:
     assert sum(sizes) == 10_000
 
 
+def check_market_moments(market: Market) -> None:
+    """Every customer of a run has the parameters of its moment (:meth:`~hushprice.markets.Market.theta_at`).
+
+    Parameters
+    ----------
+    market : Market
+        The market to check.
+    """
+    t, horizon, d = 0, 10_000, market.dim
+    for block in market.blocks(np.random.default_rng(1), np.random.default_rng(2), horizon):
+        for row in (1, len(block.z) // 2, len(block.z) - 1):
+            theta = market.theta_at(t + row + 1, horizon=horizon)
+            expected = block.z[row] @ theta[:d], block.z[row] @ theta[d:]
+            np.testing.assert_allclose((block.a[row], block.b[row]), expected, rtol=1e-9, atol=1e-9)
+        t += len(block.z)
+
+
 def check_market_optimum(market: Market) -> None:
-    """No price on a fine grid earns more than the optimal price."""
+    """No price on a fine grid earns more than the optimal price; where demand drifts, at the start of a run."""
     z = market.draw(np.random.default_rng(1), 200)
     a, b = z @ market.alpha, z @ market.beta
     best = market.family.optimal_revenue(a, b, market.prices, cost=market.cost)
