@@ -249,6 +249,7 @@ def test_a_drifting_twin_is_a_twin(tmp_path: Path) -> None:
     market = drifting(TWIN, "season")
     assert isinstance(market, Twin)
     assert market.about is TWIN.about
+    assert repr(market).endswith(", season>")
     quiet = replace(market, covariance=None)
     assert simulate(Today(), market, horizon=500, replications=2).regret.shape == (2,)
     early, late = (quiet.theta_at(at) for at in (0.0, 0.2))
@@ -454,7 +455,7 @@ def test_cells_of_a_study_tell_drifts_apart() -> None:
     ("kind", "low", "high"), [("jump", 1_000, 2_000), ("wave", 2_400, 3_400), ("walk", 200, 2_000)]
 )
 def test_the_default_sizes_cost_what_never_forgets_as_much_as_is_said(kind: str, low: float, high: float) -> None:
-    """The means of docs and changelog are of more replications; these limits are some standard errors away."""
+    """The means that `drifting` documents are of more replications; these limits are some standard errors away."""
     policy = hp.policies.LookAhead(family=hp.Logistic(), dim=4, prices=(0, 3))
     result = simulate(policy, drifting(s1(dim=4), kind), horizon=20_000, replications=12, seed=7, workers=2)
     assert low < result.regret.mean() < high

@@ -253,7 +253,8 @@ def plan(
 
     Notes
     -----
-    If the rules have a largest step there are no private options, as no private policy can satisfy it.
+    If the rules have a largest step there are no private options, as no private policy can satisfy it. On a twin that
+    drifts, the results are those of the run; findings, curves, segments and the model's prices are of its start.
     """
     if not isinstance(twin, Twin):
         raise InvalidInput(f"plan needs a twin, made by hushprice.markets.twin.twin, got {type(twin).__name__}.")

@@ -111,9 +111,10 @@ class Twin(Market):
 
     def __repr__(self) -> str:
         low, high = self.prices
+        moves = "" if self.drift is None else f", {self.drift.text}"
         return (
             f"<Twin of {self.about.log}: {self.family.name} demand, d={self.dim}, {len(self.contexts.rows):,} "
-            f"customers, prices {low:g} to {high:g}>"
+            f"customers, prices {low:g} to {high:g}{moves}>"
         )
 
     @property
