@@ -376,8 +376,10 @@ def test_memory_is_bounded_and_nothing_is_forgotten() -> None:
 
 def test_a_known_horizon_ends_in_greedy_prices() -> None:
     server = _policy(horizon=100).server()
-    assert [kernel.later(server.plan, t) for t in (1.0, 50.0, 100.0, 150.0)] == [1.98, 50.0, 0.0, 0.0]
-    assert kernel.later(_policy().server().plan, 50.0) == 50.0
+    rounds = (1.0, 50.0, 100.0, 150.0)
+    assert [kernel.later(server.plan, server.learned(), t) for t in rounds] == [1.98, 50.0, 0.0, 0.0]
+    endless = _policy().server()
+    assert kernel.later(endless.plan, endless.learned(), 50.0) == 50.0
 
 
 def test_without_spread_prices_are_certain(rng: np.random.Generator) -> None:

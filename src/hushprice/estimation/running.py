@@ -184,6 +184,17 @@ class RunningEstimator:
         self.counts[[running.USED, running.FITTED]] = 0
         self._ahead = None
 
+    def forget(self, half_life: float) -> None:
+        """Halve the weight of a record per ``half_life`` later records, once.
+
+        Parameters
+        ----------
+        half_life : float
+            Age in records, above 0.
+        """
+        n = self.records
+        self.reweigh(self.weight[:n] * 0.5 ** (np.arange(n - 1, -1, -1) / half_life))
+
     def arrays(self) -> EstimatorState:
         """The state as kernels take it."""
         return EstimatorState(

@@ -114,6 +114,18 @@ class StageEstimators:
         self.members[stage - 1].reweigh(weights)
         self.root[stage - 1], self.inside[stage - 1] = self.prior.root, 0
 
+    def forget(self, half_life: float) -> None:
+        """Halve the weight of a record per ``half_life`` later records of its stage, once, in the estimates and in V.
+
+        Parameters
+        ----------
+        half_life : float
+            Age in records, above 0.
+        """
+        for s, member in enumerate(self.members):
+            member.forget(half_life)
+            self.root[s], self.inside[s] = self.prior.root, 0
+
     def arrays(self) -> StagesState:
         """The state as kernels take it."""
         return StagesState(

@@ -247,6 +247,32 @@ def loglik(code, scale, eta, y):
     return unknown_family(code)
 
 
+@compiled
+def log_predictive(code, eta, spread, phi, y):
+    """Log-density of y where the utility is normal with mean eta and variance ``spread``, and the dispersion is phi.
+
+    For logistic demand the usual approximation by Probit, for counts a negative binomial of the same mean and variance.
+    """
+    if code == LOGISTIC:
+        e = eta / math.sqrt(1.0 + 0.125 * math.pi * spread)
+        return -softplus(-e if y > 0.5 else e)
+    if code == PROBIT:
+        e = eta / math.sqrt(1.0 + spread)
+        return log_normal_cdf(e if y > 0.5 else -e)
+    if code == LINEAR:
+        variance = phi + spread
+        return -0.5 * (y - eta) ** 2 / variance - 0.5 * math.log(variance) - _HALF_LOG_2PI
+    if code == POISSON:
+        mu = math.exp(eta + 0.5 * spread)
+        excess = max(phi - 1.0, 0.0) * mu + mu * mu * math.expm1(spread)
+        if not excess * 1e6 > mu * mu:
+            return y * (eta + 0.5 * spread) - mu - math.lgamma(y + 1.0)
+        r = mu * mu / excess
+        counts = math.lgamma(y + r) - math.lgamma(r) - math.lgamma(y + 1.0)
+        return counts - r * math.log1p(mu / r) + (y * math.log(mu / (r + mu)) if y > 0.0 else 0.0)
+    return unknown_family(code)
+
+
 @inlined
 def draw(code, scale, mu, u):
     """The demand of mean mu that a uniform u in [0, 1) stands for: the inverse of the distribution function."""

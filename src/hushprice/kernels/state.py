@@ -164,6 +164,8 @@ class AheadPlan(NamedTuple):
     ridge: float  # divides the prior variances
     centre: Array  # (m,) and
     precision: Array  # (m, m) of a given prior; both empty without one
+    lengths: Array  # (K,), memories in outcomes, beside the estimate that remembers everything
+    adaptive: bool  # whether the memory that predicts best is used, instead of the only one
 
 
 class AheadRule(NamedTuple):
@@ -182,6 +184,30 @@ class AheadRule(NamedTuple):
     high: float
 
 
+class Memories(NamedTuple):
+    """K estimates that forget, and the weights with which they and the lasting estimate predict."""
+
+    theta: Array  # (K, m)
+    P: Array  # (K, m, m)
+    weight: Array  # (K + 1 + number of shifts,), that of the lasting estimate first; the sum is 1
+    due: Counts  # (K,), outcomes until the estimate forgets next; -1 while it equals the lasting one
+    prior: Array  # (m, m), precision of the prior in every P
+    tally: Array  # ORIGIN, USED_NOW, CHANGES, FOUND, BEGAN, ODDS of hushprice.kernels.look_ahead
+    shifts: Array  # (number of shifts, 2), shifts of the lasting estimate's utilities, and their information
+    before: Array  # (m,), the lasting estimate before the last change
+
+
+class MisfitCells(NamedTuple):
+    """Residuals in tenths of the price and of each feature: rows are the price, feature 1, feature 2, ..."""
+
+    edges: Array  # (1 + d, CELLS - 1), upper ends of the cells but the last; NaN in rows that are not watched
+    offset: Array  # (1 + d, CELLS), how far utilities are off in the cell
+    information: Array  # (1 + d, CELLS), of the offset
+    evidence: Array  # (1 + d, CELLS), logarithm of the Shiryaev-Roberts statistic
+    sums: Array  # (3, 1 + d, CELLS): outcomes, what was bought, what was expected
+    tally: Array  # offset of all cells and its information; REVIEW, the next outcome at which edges are set
+
+
 class AheadState(NamedTuple):
     """What a look-ahead policy has learned."""
 
@@ -192,6 +218,8 @@ class AheadState(NamedTuple):
     moments: Array  # (d, d), sum of z z'
     variances: Array  # (3,), prior variance of NUMBER, INDICATOR and CONSTANT features
     folded: Array  # (m + 1, m), Hessian and linear term of records that are no longer held
+    memories: Memories
+    misfit: MisfitCells
 
 
 class StreamedRows(NamedTuple):

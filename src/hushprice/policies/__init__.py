@@ -15,6 +15,9 @@ from hushprice.policies.etc_doubling import ETCDoubling
 from hushprice.policies.exchange import Bounds, Outlook, Params, Progress, Quotes, Records
 from hushprice.policies.look_ahead import LookAhead
 from hushprice.policies.mle_cycle import MLECycle
+from hushprice.policies.monitoring import Change, Misfit
+from hushprice.policies.monitoring.monitor import Monitor
+from hushprice.policies.monitoring.restarts import Restarting
 from hushprice.policies.phases import Phase
 from hushprice.policies.pricer import Offer, Pricer
 from hushprice.policies.private import (
@@ -68,7 +71,7 @@ def register(cls: type[Policy]) -> type[Policy]:
 for _policy in (
     LookAhead, ETC, ETCDoubling, MLECycle, SemiMyopic, SupCB, SupCBDoubling, SupCBAdversarial, UCB, ThompsonWTL, UCBWTL,
     ETCLDP, ETCLDPDoubling, ETCLDPApprox, ETCLDPApproxDoubling, ETCLDPMixed, ETCLDPMixedDoubling,
-    Greedy, Clairvoyant, FixedPrice, RandomPrice,
+    Restarting, Greedy, Clairvoyant, FixedPrice, RandomPrice,
 ):  # fmt: skip
     register(_policy)
 
@@ -125,6 +128,7 @@ def build(name: str, **options: Any) -> Policy:
         A name in the registry.
     **options
         The options of the policy. ``horizon``, ``theta``, ``price`` and ``z_max`` are ignored by policies without them.
+        With ``restart="on-change"`` the policy starts again when demand has changed (:class:`Restarting`).
 
     Raises
     ------
@@ -137,6 +141,11 @@ def build(name: str, **options: Any) -> Policy:
     'etc-doubling'
     """
     cls = get(name)
+    restart = options.pop("restart", "never")
+    if restart not in ("never", "on-change"):
+        raise InvalidInput(f"restart must be 'never' or 'on-change', got {restart!r}.")
+    if restart == "on-change":
+        return _restarting(name, options)
     accepted = {f.name for f in fields(cls)}
     optional = {"horizon", "theta", "price", "z_max"}
     for option in options:
@@ -147,6 +156,13 @@ def build(name: str, **options: Any) -> Policy:
     return cls(**{key: value for key, value in options.items() if key in accepted})
 
 
+def _restarting(name: str, options: dict[str, Any]) -> Restarting:
+    """The policy of that name and these options, which starts again when demand has changed."""
+    common = {f.name for f in fields(Policy)} | {"horizon"}
+    own = {key: value for key, value in options.items() if key not in common}
+    return Restarting(policy=name, options=own, **{key: options[key] for key in common & set(options)})
+
+
 __all__ = [
     "ETC",
     "ETCLDP",
@@ -155,6 +171,7 @@ __all__ = [
     "UCBWTL",
     "BoundPolicy",
     "Bounds",
+    "Change",
     "Clairvoyant",
     "Device",
     "ETCDoubling",
@@ -168,7 +185,9 @@ __all__ = [
     "Greedy",
     "LookAhead",
     "MLECycle",
+    "Misfit",
     "MixedReports",
+    "Monitor",
     "Offer",
     "Outlook",
     "Params",
@@ -182,6 +201,7 @@ __all__ = [
     "Quotes",
     "RandomPrice",
     "Records",
+    "Restarting",
     "SemiMyopic",
     "Server",
     "SupCB",

@@ -30,6 +30,7 @@ from hushprice.policies.phases import Phase
 
 if TYPE_CHECKING:
     from hushprice.policies.loop import Loop
+    from hushprice.policies.monitoring.findings import Change, Misfit
     from hushprice.policies.pricer import Pricer, Seed
     from hushprice.policies.private.base import PrivatePolicy
     from hushprice.privacy import Entropy
@@ -75,6 +76,8 @@ class Policy(ABC):
         Whether the policy learns from a prior.
     needs_constant : bool
         Whether the service adds a constant to named features that have none.
+    forgets : bool
+        Whether the policy meets changes of demand by itself.
     """
 
     name: ClassVar[str]
@@ -84,6 +87,7 @@ class Policy(ABC):
     not_served: ClassVar[str] = ""
     takes_prior: ClassVar[bool] = True
     needs_constant: ClassVar[bool] = False
+    forgets: ClassVar[bool] = False
 
     family: Family
     dim: int
@@ -134,6 +138,11 @@ class Policy(ABC):
     def as_private(self) -> PrivatePolicy | None:
         """This policy with the type of a private one; None if it is not private."""
         return None
+
+    @classmethod
+    def can_restart(cls) -> bool:
+        """Whether ``restart="on-change"`` makes sense: the policy learns from raw outcomes, and does not forget."""
+        return cls.takes_prior and not cls.private and not cls.forgets
 
     @property
     def initial_prior(self) -> Prior:
@@ -287,6 +296,11 @@ class Policy(ABC):
         if options.get("prior") is not None:
             options["prior"] = Prior.of(options["prior"])
         return cls(family=family, **options)
+
+
+def checked_half_life(half_life: Any) -> float:
+    """A half-life in outcomes, checked."""
+    return finite("half_life", half_life, minimum=0.0, maximum=1e12, strict=True)
 
 
 def is_policy(value: object) -> TypeGuard[Policy]:
@@ -482,6 +496,42 @@ class Server(ABC, Generic[ReportsT]):
         estimator = max(self.estimators, key=lambda estimator: estimator.records)
         prior, variance = estimator.prior, estimator.family.scale**2
         return prior if variance == 1.0 else Prior(prior.centre, prior.precision / variance)
+
+    @property
+    def watches(self) -> bool:
+        """Whether the server finds changes and misfits of demand itself; a Monitor watches for others."""
+        return False
+
+    @property
+    def change(self) -> Change | None:
+        """The last change of demand that was found. The state does not change."""
+        return None
+
+    @property
+    def misfits(self) -> tuple[Misfit, ...]:
+        """Where demand does not follow the model, with hardly any false alarms. The state does not change."""
+        return ()
+
+    def forget(self, half_life: float) -> None:
+        """Let an outcome of age ``half_life`` count half from now on, one of twice that age a quarter, and so on.
+
+        By default every running estimator forgets. A server with an estimate of its own overrides this method.
+
+        Parameters
+        ----------
+        half_life : float
+            Age in outcomes, above 0.
+
+        Raises
+        ------
+        InvalidInput
+            If the server has no records that it could forget, or the half-life makes no sense.
+        """
+        half_life = checked_half_life(half_life)
+        if not self.estimators:
+            raise InvalidInput("The policy holds no records of outcomes that it could forget.")
+        for estimator in self.estimators:
+            estimator.forget(half_life)
 
     @property
     def steps(self) -> int | None:

@@ -23,7 +23,7 @@ from hushprice.kernels import confidence as kernel
 from hushprice.kernels import terms as on_terms
 from hushprice.kernels.state import BoundRule, BoundSales
 from hushprice.policies import thompson_density
-from hushprice.policies.base import Device, Policy, Server
+from hushprice.policies.base import Device, Policy, Server, checked_half_life
 from hushprice.policies.exchange import FOREVER, Bounds, Params, Progress, Propensity, Quotes, Records
 from hushprice.policies.loop import Customers, Loop, Quoted
 from hushprice.policies.phases import Phase
@@ -222,6 +222,9 @@ class BoundServer(Server[Records]):
     @property
     def estimators(self) -> tuple[RunningEstimator, ...]:
         return self.stages.members
+
+    def forget(self, half_life: float) -> None:
+        self.stages.forget(checked_half_life(half_life))
 
     @property
     def params(self) -> Params:

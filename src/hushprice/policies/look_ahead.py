@@ -21,16 +21,22 @@ from hushprice.demand import Terms
 from hushprice.errors import InvalidInput, SnapshotError, finite, positive_int
 from hushprice.estimation import Prior, RunningEstimator
 from hushprice.kernels import look_ahead as kernel
-from hushprice.kernels.state import AheadPlan, AheadRule, AheadState
-from hushprice.policies.base import Device, Policy, Server
+from hushprice.kernels.look_ahead import memories, misfit
+from hushprice.kernels.state import AheadPlan, AheadRule, AheadState, Memories, MisfitCells
+from hushprice.policies.base import Device, Policy, Server, checked_half_life
 from hushprice.policies.exchange import FOREVER, Outlook, Params, Progress, Propensity, Quotes, Records
 from hushprice.policies.loop import Customers, Loop, Quoted
+from hushprice.policies.monitoring.findings import Change, Misfit, misfits_of
 from hushprice.policies.phases import Phase
 from hushprice.policies.snapshot import whole
 from hushprice.privacy import Entropy
 
 LARGEST_AHEAD = 1000  # dim: the state has three matrices of (2 d)^2 numbers
 MOST_OFFSET = 2_000.0  # middle of the price range, in halves of it: beyond, rounding makes estimates useless
+MAY_BE_INFINITE = ("misfit_edges", "misfit_evidence")
+MEMORIES = (300.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0, 100_000.0)  # outcomes, of the adaptive memory
+SHORTEST = 40  # outcomes per coefficient in the shortest of them
+LEAST_MEMORY = 20  # outcomes per feature in a memory of one's own
 BLOCK_CUSTOMERS = 8192  # customers per call of the compiled loop
 
 
@@ -42,6 +48,11 @@ class LookAhead(Policy):
     ----------
     horizon : int, optional
         Number of customers T, if it is known: towards the end, and after it, prices are not moved for learning.
+    memory : "adaptive", float or None
+        How demand that changes is met. "adaptive": estimates that remember 300 to 100 000 customers learn beside one
+        that remembers all, and prices follow from the one that predicts best; when demand is found to have changed, the
+        last starts again. A number: what was learned from a customer fades as so many others come. None: nothing is
+        forgotten, and changes are not looked for.
     spread : float
         Each price is uniform within sqrt(3) times ``spread`` standard errors of the greedy price, and at least 0.2% of
         the customer's price range, of the chosen price. With 0, prices are not random after the first outcome.
@@ -59,7 +70,7 @@ class LookAhead(Policy):
     On a ladder the rung of largest worth is chosen, and the random part may lead to a neighbour. Costs of single
     customers count for their own prices; what an outcome teaches is valued at the policy's ``cost`` and ``prices``.
 
-    Let contexts hold a constant. Without one the model may fit badly, and the policy never sees where.
+    Let contexts hold a constant. Without one the model may fit badly; ``Pricer.misfits`` says where.
 
     Examples
     --------
@@ -74,8 +85,10 @@ class LookAhead(Policy):
     name: ClassVar[str] = "look-ahead"
     use: ClassVar[str] = "The default. Learns while it sells, from nothing or from a log, for any number of customers."
     needs_constant: ClassVar[bool] = True
+    forgets: ClassVar[bool] = True
     horizon: int | None = None
     spread: float = 0.2
+    memory: str | float | None = "adaptive"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,6 +102,30 @@ class LookAhead(Policy):
         if self.horizon is not None:
             self._set("horizon", positive_int("horizon", self.horizon))
         self._set("spread", finite("spread", self.spread, minimum=0.0, maximum=10.0))
+        if isinstance(self.memory, str) and self.memory == "none":  # as written on a command line
+            self._set("memory", None)
+        if self.memory is not None and self.memory != "adaptive":
+            self._set("memory", self._length(self.memory))
+
+    def _length(self, memory: Any) -> float:
+        """The checked length of the only memory."""
+        try:
+            return finite("memory", memory, minimum=LEAST_MEMORY * self.dim, maximum=1e12)
+        except InvalidInput:
+            raise InvalidInput(
+                f"memory must be 'adaptive', None, or a number of customers of at least {LEAST_MEMORY} times the "
+                f"number of features, {LEAST_MEMORY * self.dim}; got {memory!r}."
+            ) from None
+
+    @property
+    def lengths(self) -> Array:
+        """Lengths of the memories beside the one that remembers everything."""
+        if self.memory is None:
+            return np.empty(0)
+        if isinstance(self.memory, float):
+            return np.array([self.memory])
+        shortest = max(MEMORIES[0], SHORTEST * 2 * self.dim)
+        return np.array([length for length in MEMORIES if length >= shortest])
 
     def plan(self) -> AheadPlan:
         """The configuration as kernels take it."""
@@ -97,7 +134,8 @@ class LookAhead(Policy):
         horizon = np.inf if self.horizon is None else float(self.horizon)
         assert centre.size in (0, m)
         return AheadPlan(
-            self.cost, *self.prices, horizon, self.spread, self.ridge, centre.copy(), precision.copy()
+            self.cost, *self.prices, horizon, self.spread, self.ridge, centre.copy(), precision.copy(), self.lengths,
+            self.memory == "adaptive",
         )  # fmt: skip
 
     def device(self, entropy: Entropy | None = None) -> AheadDevice:
@@ -154,6 +192,7 @@ class AheadServer(Server[Records]):
         self.tally = np.array([0.0, 0.0, phi, 1.0, 0.0, kernel.PSEUDO * phi, phi])
         self.features, self.moments = np.zeros((4, d)), np.zeros((d, d))
         self.variances, self.folded = np.ones(3), np.zeros((2 * d + 1, 2 * d))
+        self.memories, self.misfit = _new_memories(self.plan.lengths.size, 2 * d), _new_misfit(d)
         self._ahead: AheadServer | None = None  # a copy that knows all outcomes, for estimate()
         kernel.penalise(self.plan, self.learned())
         self.estimator.begin()
@@ -161,8 +200,9 @@ class AheadServer(Server[Records]):
     def learned(self) -> AheadState:
         """The state as kernels take it."""
         return AheadState(
-            self.estimator.arrays(), self.gains, self.tally, self.features, self.moments, self.variances, self.folded
-        )
+            self.estimator.arrays(), self.gains, self.tally, self.features, self.moments, self.variances, self.folded,
+            self.memories, self.misfit,
+        )  # fmt: skip
 
     @property
     def params(self) -> Params:
@@ -196,7 +236,8 @@ class AheadServer(Server[Records]):
 
     def estimate(self) -> tuple[Array, Array | None]:
         server = self._current()
-        return server.estimator.published, float(server.tally[kernel.DISPERSION]) * server.estimator.P
+        theta, P = kernel.in_use(server.learned())
+        return theta.copy(), float(server.tally[kernel.DISPERSION]) * P
 
     @property
     def prior(self) -> Prior:
@@ -218,6 +259,43 @@ class AheadServer(Server[Records]):
             kernel.catch_up(ahead.plan, ahead.learned())
         return ahead
 
+    def catch_up(self) -> None:
+        """Learn from all outcomes now; otherwise the next price does."""
+        kernel.catch_up(self.plan, self.learned())
+
+    @property
+    def outcomes(self) -> int:
+        """Number of outcomes absorbed, remembered or not."""
+        return int(self.tally[kernel.FOLDED]) + self.estimator.records
+
+    @property
+    def watches(self) -> bool:
+        return self.plan.adaptive
+
+    @property
+    def change(self) -> Change | None:
+        server = self._current()
+        tally = server.memories.tally
+        if not tally[kernel.CHANGES]:
+            return None
+        return Change(
+            found=int(tally[kernel.FOUND]),
+            began=int(tally[kernel.BEGAN]),
+            odds=float(tally[kernel.ODDS]),
+            count=int(tally[kernel.CHANGES]),
+            before=server.memories.before.copy(),
+            after=server.estimate()[0],
+        )
+
+    @property
+    def misfits(self) -> tuple[Misfit, ...]:
+        cells = self._current().misfit
+        return misfits_of(cells.edges, cells.evidence, cells.sums, misfit.least_evidence(cells))
+
+    def forget(self, half_life: float) -> None:
+        kernel.forget(self.plan, self.learned(), checked_half_life(half_life))
+        self._ahead = None
+
     def progress(self) -> Progress:
         return Progress(done=self.t, counted="customers, prices moved as far as it pays")
 
@@ -229,6 +307,8 @@ class AheadServer(Server[Records]):
             "moments": self.moments,
             "variances": self.variances,
             "folded": self.folded,
+            **{f"memories_{name}": array for name, array in self.memories._asdict().items()},
+            **{f"misfit_{name}": array for name, array in self.misfit._asdict().items()},
         }
 
     def state(self) -> dict[str, Any]:
@@ -246,7 +326,9 @@ class AheadServer(Server[Records]):
             if (
                 not isinstance(value, np.ndarray)
                 or (value.dtype, value.shape) != (array.dtype, array.shape)
-                or not np.isfinite(value[: kernel.VALUE] if name == "features" else value).all()
+                or not (
+                    name in MAY_BE_INFINITE or np.isfinite(value[: kernel.VALUE] if name == "features" else value).all()
+                )
             ):
                 raise SnapshotError(f"The snapshot lacks a usable {name!r}.")
         tally, counts = state["tally"], state["features"][kernel.COUNT]
@@ -258,6 +340,7 @@ class AheadServer(Server[Records]):
         sound = sound and (state["variances"] > 0.0).all() and (state["features"][kernel.SQUARE] >= 0.0).all()
         if not sound or (precision != precision.T).any() or not (np.diag(precision) > 0.0).all():
             raise SnapshotError("The snapshot has a prior that makes no sense.")
+        self._check_memories(state)
         estimator = self.policy.estimator(dense=True)
         estimator.restore(state["estimator"])
         if total - folded > estimator.records:
@@ -267,6 +350,58 @@ class AheadServer(Server[Records]):
         for name, array in own.items():
             array[...] = state[name]
         self.t = t
+
+    def _check_memories(self, state: Mapping[str, Any]) -> None:
+        """Refuse memories and misfits that make no sense."""
+        weight, due, tally = (state[f"memories_{name}"] for name in ("weight", "due", "tally"))
+        P, used = state["memories_P"], tally[kernel.IN_USE]
+        started = (due >= 0).tolist()
+        if (
+            not (weight > 0.0).all()
+            or abs(weight.sum() - 1.0) > 1e-6
+            or (due < -1).any()
+            or (due == 0).any()
+            or not (tally >= 0.0).all()
+            or tally[kernel.ORIGIN] > state["tally"][kernel.TOTAL]
+            or used not in [0.0] + [k + 1.0 for k, has_started in enumerate(started) if has_started]
+            or not all((np.diag(P[k]) > 0.0).all() for k, has_started in enumerate(started) if has_started)
+        ):
+            raise SnapshotError("The snapshot has memories that make no sense.")
+        edges, evidence = state["misfit_edges"], state["misfit_evidence"]
+        watched = edges[~np.isnan(edges).any(axis=1)]
+        ordered = (watched[:, 1:] >= watched[:, :-1]).all()
+        if not ordered or not (evidence < np.inf).all() or (state["misfit_sums"][0] < 0.0).any():
+            raise SnapshotError("The snapshot has residuals that make no sense.")
+
+
+def _new_memories(K: int, m: int) -> Memories:
+    """K memories before the first outcome."""
+    others = K + len(memories.SHIFTS)
+    weight = np.r_[memories.LASTING, np.full(others, (1.0 - memories.LASTING) / others)]
+    return Memories(
+        theta=np.zeros((K, m)),
+        P=np.zeros((K, m, m)),
+        weight=weight,
+        due=np.full(K, -1, dtype=np.int64),
+        prior=np.zeros((m, m)),
+        tally=np.zeros(6),
+        shifts=np.zeros((len(memories.SHIFTS), 2)),
+        before=np.zeros(m),
+    )
+
+
+def _new_misfit(d: int) -> MisfitCells:
+    """The misfit alarm before the first outcome."""
+    rows = 1 + min(d, misfit.MOST_WATCHED)
+    shape = (rows, misfit.CELLS)
+    return MisfitCells(
+        edges=np.full((rows, misfit.CELLS - 1), np.nan),
+        offset=np.zeros(shape),
+        information=np.zeros(shape),
+        evidence=np.full(shape, -np.inf),
+        sums=np.zeros((3, *shape)),
+        tally=np.array([0.0, 0.0, misfit.FIRST_REVIEW]),
+    )
 
 
 class AheadLoop(Loop):

@@ -17,7 +17,9 @@ from hushprice.demand import Terms, fresh
 from hushprice.errors import LARGEST_VALUE, InvalidInput, SnapshotError, discreetly, finite, positive_int
 from hushprice.policies import snapshot
 from hushprice.policies.base import Policy
-from hushprice.policies.exchange import Params
+from hushprice.policies.exchange import Params, Records
+from hushprice.policies.monitoring.findings import Change, Misfit
+from hushprice.policies.monitoring.monitor import Monitor
 from hushprice.policies.phases import Phase
 from hushprice.privacy import UnsafeSeed
 
@@ -118,6 +120,7 @@ class Pricer:
         self._entropy = unsafe if policy.private else None
         self._fresh = policy.private and self._entropy is None  # whether the generator of prices must not be saved
         self._device, self._server = policy.device(self._entropy), policy.server()
+        self._monitor = Monitor(policy) if Monitor.suits(policy) and not self._server.watches else None
         self._open: dict[int, Offer] = {}
         self._last = fresh(policy.rules)  # last price quoted in each segment
         self._runs = [[0, 1]]  # first and next id of each stretch between loads, the current one last
@@ -138,6 +141,40 @@ class Pricer:
     def waiting(self) -> int:
         """Number of offers without an outcome."""
         return len(self._open)
+
+    @property
+    def change(self) -> Change | None:
+        """The last change of demand that was found; None if there is none, or the policy is private.
+
+        Policies without a memory of their own do not act on it, unless they are :class:`Restarting`.
+        """
+        return self._server.change if self._monitor is None else self._monitor.change
+
+    @property
+    def misfits(self) -> tuple[Misfit, ...]:
+        """Where demand does not follow the model, in words by ``str``; empty if the policy is private.
+
+        While the model is right, there is on average at most one false alarm per million outcomes, however often one
+        looks.
+        """
+        return self._server.misfits if self._monitor is None else self._monitor.misfits
+
+    def forget(self, *, half_life: float) -> None:
+        """Let old outcomes count less from now on.
+
+        Parameters
+        ----------
+        half_life : float
+            Age, in outcomes, at which an outcome counts half. One of twice that age counts a quarter, and so on.
+
+        Raises
+        ------
+        InvalidInput
+            If the half-life is not above 0, or the policy has no outcomes that it could forget.
+        """
+        self._server.forget(half_life)
+        if self._monitor is not None:
+            self._monitor.forget(half_life)
 
     def offer(
         self, z: npt.ArrayLike, *, public: bool = False, cost: float | None = None, segment: str | None = None
@@ -230,6 +267,8 @@ class Pricer:
                 )
             price, y_row, public = np.array([full.price]), outcome.reshape(1), np.array([full.public])
             self._server.absorb(self._device.report(full.params, full.z, price, y_row, stored.stage, public=public))
+        if self._monitor is not None and stored.z is not None:
+            self._monitor.absorb(Records(stored.z, np.array([stored.price]), outcome.reshape(1)))
         del self._open[stored.id]
         return True
 
@@ -305,6 +344,7 @@ class Pricer:
             "runs": [list(run) for run in self._runs],
             "patience": self.patience,
             "server": self._server.state(),
+            "monitor": None if self._monitor is None else self._monitor.state(),
             "last": self._last,
             "open": {
                 "id": np.array([o.id for o in waiting], dtype=np.int64),
@@ -366,6 +406,8 @@ class Pricer:
         if pricer._entropy is not None:
             pricer._entropy.bits.state = _rng_state(noise)  # type: ignore[assignment]
         pricer._server.restore(state["server"])
+        if pricer._monitor is not None and state.get("monitor") is not None:
+            pricer._monitor.restore(state["monitor"])
         if pricer._fresh != (state["rng"] is None):
             raise SnapshotError("Its generator of price experiments is missing, or should be.")
         if state["rng"] is not None:

@@ -4,8 +4,22 @@ import math
 
 import numpy as np
 
-from hushprice.kernels.glm import binary, curvature, information, mean, outcome, residual
+from hushprice.kernels.glm import binary, information, outcome, residual
 from hushprice.kernels.jit import compiled, inlined
+from hushprice.kernels.look_ahead.memories import (
+    IN_USE,
+    ORIGIN,
+    begin,
+    choose,
+    follow_prior,
+    forget_by,
+    pearson,
+    remove,
+    restart,
+    start_weights,
+    weigh,
+)
+from hushprice.kernels.look_ahead.misfit import watch
 from hushprice.kernels.look_ahead.prices import draw_price, mean_gains, span
 from hushprice.kernels.look_ahead.prior import (
     COUNT,
@@ -21,6 +35,7 @@ from hushprice.kernels.look_ahead.prior import (
     learn_variances,
     penalise,
     survey,
+    write_prior,
 )
 from hushprice.kernels.newton import dot
 from hushprice.kernels.quote import greedy_price, nearest_rung, quote_on_terms, rungs, window
@@ -35,17 +50,6 @@ MOST_RECORDS, MOST_HELD_NUMBERS = 65_536, 2**24  # held, before they are folded 
 
 
 @compiled
-def _pearson(estimate):
-    """Sum of squared residuals of the records held, each divided by its variance for phi = 1."""
-    code, x, y, theta = estimate.code, estimate.x, estimate.y, estimate.theta
-    total = 0.0
-    for i in range(estimate.counts[HELD]):
-        eta = dot(x[i], theta)
-        total += (y[i] - mean(code, eta)) ** 2 / max(curvature(code, eta), 1e-12)
-    return total
-
-
-@compiled
 def _learn_dispersion(state):
     """Pearson's estimate of phi, from PSEUDO records of the expected noise and all others; 1 for binary outcomes."""
     estimate, tally = state.estimate, state.tally
@@ -56,7 +60,7 @@ def _learn_dispersion(state):
     for i in range(m):
         known += 1.0 - dot(estimate.penalty.precision[i], estimate.P[i])
     freedom = PSEUDO + max(tally[TOTAL] - max(known, 0.0), 0.0)
-    tally[DISPERSION] = max((tally[SQUARES] + _pearson(estimate)) / freedom, 1e-12)
+    tally[DISPERSION] = max((tally[SQUARES] + pearson(estimate, estimate.counts[HELD])) / freedom, 1e-12)
 
 
 @compiled
@@ -75,19 +79,24 @@ def _refit(plan, state):
     penalise(plan, state)
     state.estimate.counts[USED] = 0  # the estimate moves because the prior does: that is no drift
     refit(state.estimate)
+    if plan.lengths.size:
+        m = state.estimate.theta.size
+        centre, precision = np.empty(m), np.empty((m, m))
+        write_prior(plan, state, centre, precision)
+        follow_prior(state.memories, precision)
 
 
 @compiled
-def _fold(plan, state):
-    """Replace the records held by their quadratic approximation at the estimate."""
+def _fold(plan, state, end):
+    """Replace the records held by their quadratic approximation at the estimate; those up to ``end`` move up."""
     estimate, folded = state.estimate, state.folded
-    code, x, y, theta, counts = estimate.code, estimate.x, estimate.y, estimate.theta, estimate.counts
+    code, _, x, y, weight, theta, _, counts, _, _ = estimate
     m, n = theta.size, counts[HELD]
-    state.tally[SQUARES] += _pearson(estimate) if not binary(code) else 0.0
+    state.tally[SQUARES] += pearson(estimate, n) if not binary(code) else 0.0
     for r in range(n):
         row, eta = x[r], dot(x[r], theta)
-        w = information(code, eta, y[r])
-        pull = w * eta + residual(code, eta, y[r])
+        w = weight[r] * information(code, eta, y[r])
+        pull = w * eta + weight[r] * residual(code, eta, y[r])
         for i in range(m):
             folded[m, i] += pull * row[i]
             c = w * row[i]
@@ -97,7 +106,7 @@ def _fold(plan, state):
         for j in range(i):
             folded[j, i] = folded[i, j]
     state.tally[FOLDED] += n
-    counts[:3] = 0  # HELD, USED, FITTED
+    remove(estimate, n, end)
     penalise(plan, state)
 
 
@@ -109,34 +118,68 @@ def most_records(m):
 
 @compiled
 def catch_up(plan, state):
-    """Bring the estimate, the prior and G up to the records."""
+    """Bring the estimates, the prior and G up to the records, one record at a time."""
     estimate, tally = state.estimate, state.tally
+    end, i = estimate.counts[HELD], int(tally[TOTAL] - tally[FOLDED])
+    while i < end:
+        estimate.counts[HELD] = i + 1
+        gone = _learn(plan, state, i, end)
+        i, end = i + 1 - gone, end - gone
+    estimate.counts[HELD] = end
+
+
+@compiled
+def _learn(plan, state, i, end):
+    """Learn record i, the last of those held; the number of records that are no longer held."""
+    estimate, tally, memories = state.estimate, state.tally, state.memories
     code, _, x, y, weight, theta, P, counts, pace, anchor = estimate
-    n, old = counts[HELD], int(tally[TOTAL] - tally[FOLDED])
-    if old == n:
-        return
-    fresh = False
-    for i in range(old, n):
-        fresh = survey(state, x[i], y[i]) or fresh
+    begin(plan, state)
+    eta, spread = weigh(plan, state, x[i], y[i])
+    watch(state, x[i], y[i], eta, spread)
+    gone = 0
+    fresh = survey(state, x[i], y[i])
     if fresh:
         _refit(plan, state)
     elif not assimilated(code, x, y, weight, theta, P, counts, pace, anchor):
         refit(estimate)
-    full = n >= most_records(theta.size)
-    if fresh or full or tally[TOTAL] >= tally[REVISION]:
+    changed = choose(plan, state)
+    if changed:
+        gone = restart(plan, state, changed, end)
+    full = counts[HELD] >= most_records(theta.size)
+    if fresh or full or changed or tally[TOTAL] >= tally[REVISION]:
         _revise(plan, state)
-        tally[REVISION] = math.floor(REVISION_GROWTH * tally[TOTAL]) + 1.0
-    for i in range(old, n):
-        _count_gains(plan, state, x[i], tally[TOTAL] - (n - 1 - i))
-    if full:
-        _fold(plan, state)
+        origin = memories.tally[ORIGIN]
+        tally[REVISION] = origin + math.floor(REVISION_GROWTH * (tally[TOTAL] - origin)) + 1.0
+    if gone <= i:
+        _count_gains(plan, state, x[i - gone])
+    if counts[HELD] >= most_records(theta.size):
+        gone += counts[HELD]
+        _fold(plan, state, end - gone + counts[HELD])
+    return gone
 
 
 @compiled
-def _count_gains(plan, state, x, t):
-    """Take customer t into G."""
+def in_use(state):
+    """(theta, P) of the estimate that prices follow from."""
+    k = int(state.memories.tally[IN_USE])
+    if k == 0:
+        return state.estimate.theta, state.estimate.P
+    return state.memories.theta[k - 1], state.memories.P[k - 1]
+
+
+@inlined
+def _remembered(plan, state, t):
+    """How many of the first t outcomes the estimate in use remembers."""
+    tally = state.memories.tally
+    k, remembered = int(tally[IN_USE]), max(t - tally[ORIGIN], 1.0)
+    return remembered if k == 0 else min(remembered, plan.lengths[k - 1])
+
+
+@compiled
+def _count_gains(plan, state, x):
+    """Take the newest customer into G."""
     estimate, G = state.estimate, state.gains
-    theta, P = estimate.theta, estimate.P
+    theta, P = in_use(state)
     d = G.shape[1]
     a = b = q00 = q01 = q11 = 0.0
     for i in range(d):
@@ -154,7 +197,7 @@ def _count_gains(plan, state, x, t):
     g00, g01, g11 = mean_gains(estimate.code, a, b, phi, q, plan.cost, plan.low, plan.high)
     if not (g00 + g11) * dot(x[:d], x[:d]) < LARGEST_GAIN:
         return
-    share = GAINS_PACE / (t + GAINS_PACE)
+    share = GAINS_PACE / (_remembered(plan, state, state.tally[TOTAL]) + GAINS_PACE)
     keep = 1.0 - share
     for i in range(d):
         for j in range(d):
@@ -164,26 +207,53 @@ def _count_gains(plan, state, x, t):
             G[2, i, j] = keep * G[2, i, j] + g11 * product
 
 
+@compiled
+def forget(plan, state, half_life):
+    """Let an outcome that is ``half_life`` outcomes old count half, in every estimate, once.
+
+    Folded outcomes count as if they were as old as the oldest that is held.
+    """
+    catch_up(plan, state)
+    estimate, tally, memories = state.estimate, state.tally, state.memories
+    n, weight, own = estimate.counts[HELD], estimate.weight, memories.tally
+    oldest = 0.5 ** (n / half_life)
+    effective = oldest * max(tally[TOTAL] - own[ORIGIN] - n, 0.0)
+    for i in range(n):
+        weight[i] *= 0.5 ** ((n - 1 - i) / half_life)
+        effective += weight[i]
+    state.folded *= oldest
+    own[ORIGIN] = tally[TOTAL] - effective
+    for k in range(plan.lengths.size):
+        forget_by(memories, k, 1.0 / (1.0 + plan.lengths[k] * math.log(2.0) / half_life))
+    start_weights(plan, state)
+    _refit(plan, state)
+
+
 @inlined
-def later(plan, t):
-    """N in round t: how many later customers an outcome informs, less those who would learn it anyway."""
+def later(plan, state, t):
+    """N in round t: how many later customers an outcome informs, less those who would learn it anyway.
+
+    It is no more than will be remembered.
+    """
+    remembered = _remembered(plan, state, t)
     if plan.horizon < np.inf:
-        return max(2.0 * t * (1.0 - t / plan.horizon), 0.0)
-    return KAPPA * t
+        return max(2.0 * remembered * (1.0 - t / plan.horizon), 0.0)
+    return KAPPA * remembered
 
 
 @compiled
 def rule_of(plan, state, t):
     """The rule of round t, up to date."""
     catch_up(plan, state)
-    estimate, tally = state.estimate, state.tally
+    tally = state.tally
+    theta, P = in_use(state)
     d = state.moments.shape[0]
     seen = np.empty(d)
     for j in range(d):
         seen[j] = 1.0 if state.features[COUNT, j] > 0.0 or given(plan) else 0.0
-    own = GAINS_PACE / (tally[TOTAL] + 1.0 + GAINS_PACE)
+    own = GAINS_PACE / (_remembered(plan, state, tally[TOTAL] + 1.0) + GAINS_PACE)
     return AheadRule(
-        estimate.code, estimate.theta, estimate.P, state.gains, seen, tally[DISPERSION], later(plan, t), own,
+        state.estimate.code, theta, P, state.gains, seen, tally[DISPERSION], later(plan, state, t), own,
         plan.spread, plan.low, plan.high,
     )  # fmt: skip
 

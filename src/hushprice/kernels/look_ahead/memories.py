@@ -1,0 +1,309 @@
+"""Estimates of several memories, and how a change of demand is found.
+
+The lasting estimate weighs every outcome alike. Estimate k forgets: an outcome that is n outcomes old counts about
+exp(-n / M_k). It starts as a copy of the lasting estimate after M_k outcomes, takes every later outcome by one implicit
+step, and forgets every few outcomes: its information H_k beyond the prior's precision W shrinks,
+
+    H_k <- W + (1 - 1/M_k)^n (H_k - W),   theta_k unchanged.
+
+A shift is the lasting estimate with one number added to all utilities, learned from the last outcomes. Where prices
+are much alike it shows a change long before an estimate of all coefficients can.
+
+Each of these has a weight, which every outcome multiplies by the likelihood that it gave to the outcome. Then a share
+s = 1 / (outcomes remembered + SHARE) of all weight returns to where it began. Prices follow from the heaviest estimate;
+no price follows from a shift.
+
+Demand has changed where estimates that forget and shifts have together CHANGED times the weight of the lasting
+estimate. The change began where the outcomes since are together most likely under the heaviest of them instead of the
+lasting one, but not longer ago than it remembers. The lasting estimate then starts again from the outcomes since.
+"""
+
+import math
+
+import numpy as np
+
+from hushprice.kernels.glm import binary, curvature, information, log_predictive, loss, mean, residual
+from hushprice.kernels.jit import compiled
+from hushprice.kernels.look_ahead.misfit import forgive
+from hushprice.kernels.look_ahead.prior import DISPERSION, FOLDED, SQUARES, TOTAL
+from hushprice.kernels.newton import cholesky, dot, invert
+from hushprice.kernels.running import FITTED, HELD, USED, implicit_residual
+
+ORIGIN, IN_USE, CHANGES, FOUND, BEGAN, ODDS = 0, 1, 2, 3, 4, 5  # of the tally of memories
+# outcomes that the lasting estimate has left out; the estimate in use, 0 for the lasting one; changes found; of the
+# last one: outcomes when it was found, outcomes when it began, and its odds
+SHIFTS = np.array([100.0, 1000.0])  # memories of the shifts, in outcomes
+LEVEL, KNOWN = 0, 1  # of a shift: its estimate and information
+USUAL_SHIFT = 1.0  # standard deviation of a shift
+SHARE = 10.0
+LASTING = 0.9  # weight of the lasting estimate at first
+CHANGED = 20.0  # odds at which demand has changed
+SETTLED = 2.0  # a memory can show a change after so many times its length
+STEPS = 50.0  # times that a memory forgets per its length, at most
+LARGEST_RATIO = 30.0  # logarithm of the largest factor on a weight per outcome
+
+
+@compiled
+def take(code, x, y, phi, theta, P, Px):
+    """Take one outcome by an implicit step; (eta, variance of eta over phi, log-likelihood) before it."""
+    m = theta.size
+    for i in range(m):
+        Px[i] = dot(P[i], x)
+    q, eta = max(dot(x, Px), 0.0), dot(x, theta)
+    likely = log_predictive(code, eta, phi * q, phi, y)
+    s = implicit_residual(code, eta, q, y)
+    w = information(code, eta + q * s, y)
+    c = w / (1.0 + w * q)
+    for i in range(m):
+        theta[i] += s * Px[i]
+        row, k = P[i], c * Px[i]
+        for j in range(m):
+            row[j] -= k * Px[j]
+    return eta, q, likely
+
+
+@compiled
+def _active(memories, k):
+    """Whether memory k has started."""
+    return memories.due[k] >= 0
+
+
+@compiled
+def forget_by(memories, k, factor):
+    """Multiply the information of memory k beyond the prior by a factor."""
+    P, W = memories.P[k], memories.prior
+    m = P.shape[0]
+    H, factor_of = np.empty((m, m)), np.zeros((m, m))
+    if not _active(memories, k) or not cholesky(P, factor_of):
+        return
+    invert(factor_of, H)
+    for i in range(m):
+        for j in range(m):
+            H[i, j] = W[i, j] + factor * (H[i, j] - W[i, j])
+    if cholesky(H, factor_of):
+        invert(factor_of, P)
+
+
+@compiled
+def follow_prior(memories, prior):
+    """Put another precision of the prior into every estimate."""
+    W = memories.prior
+    m = W.shape[0]
+    H, factor = np.empty((m, m)), np.zeros((m, m))
+    for k in range(memories.due.size):
+        P = memories.P[k]
+        if _active(memories, k) and cholesky(P, factor):
+            invert(factor, H)
+            for i in range(m):
+                for j in range(m):
+                    H[i, j] += prior[i, j] - W[i, j]
+            if cholesky(H, factor):
+                invert(factor, P)
+    W[:] = prior
+
+
+@compiled
+def _steps(length, m):
+    """Outcomes from one forgetting to the next."""
+    return max(m, int(length / STEPS))
+
+
+@compiled
+def weigh(plan, state, x, y):
+    """Take an outcome into the estimates that forget, and weigh all; (eta, variance of eta) of the one in use before.
+
+    The lasting estimate takes it elsewhere.
+    """
+    estimate, memories, phi = state.estimate, state.memories, state.tally[DISPERSION]
+    code, weight, tally = estimate.code, memories.weight, memories.tally
+    m = x.size
+    Px = np.empty(m)
+    for i in range(m):
+        Px[i] = dot(estimate.P[i], x)
+    eta, spread = dot(x, estimate.theta), phi * max(dot(x, Px), 0.0)
+    first = known = eta, spread
+    lasting = log_predictive(code, eta, spread, phi, y)
+    for k in range(plan.lengths.size):
+        if not _active(memories, k):
+            continue
+        eta, q, likely = take(code, x, y, phi, memories.theta[k], memories.P[k], Px)
+        if tally[IN_USE] == k + 1:
+            known = eta, phi * q
+        gain = likely - lasting
+        if gain == gain:
+            weight[k + 1] *= math.exp(min(max(gain, -LARGEST_RATIO), LARGEST_RATIO))
+        memories.due[k] -= 1
+        if memories.due[k] == 0:
+            n = _steps(plan.lengths[k], m)
+            forget_by(memories, k, (1.0 - 1.0 / plan.lengths[k]) ** n)
+            memories.due[k] = n
+    if plan.adaptive:
+        _weigh_shifts(memories, code, y, first, phi, lasting)
+        _share(memories, state.tally[TOTAL] - tally[ORIGIN])
+    return known
+
+
+@compiled
+def _weigh_shifts(memories, code, y, first, phi, lasting):
+    """Weigh and update the shifts of the lasting estimate; ``first`` is what it expects of the utility."""
+    eta, spread = first
+    K = memories.due.size
+    for k in range(SHIFTS.size):
+        shift = memories.shifts[k]
+        free = 1.0 / (shift[KNOWN] + 1.0 / (phi * USUAL_SHIFT * USUAL_SHIFT))
+        gain = log_predictive(code, eta + shift[LEVEL], spread + free, phi, y) - lasting
+        if gain == gain:
+            memories.weight[K + 1 + k] *= math.exp(min(max(gain, -LARGEST_RATIO), LARGEST_RATIO))
+        shift[KNOWN] = (1.0 - 1.0 / SHIFTS[k]) * shift[KNOWN] + information(code, eta + shift[LEVEL], y) / phi
+        free = 1.0 / (shift[KNOWN] + 1.0 / (phi * USUAL_SHIFT * USUAL_SHIFT))
+        shift[LEVEL] += free * residual(code, eta + shift[LEVEL], y) / phi
+
+
+@compiled
+def _share(memories, remembered):
+    """Let the weights sum to 1, and return a share of all to where it began."""
+    weight = memories.weight
+    K, total = weight.size - 1, weight.sum()
+    s = 1.0 / (remembered + SHARE)
+    for k in range(K + 1):
+        first = LASTING if k == 0 else (1.0 - LASTING) / K
+        weight[k] = (1.0 - s) * weight[k] / total + s * first
+
+
+@compiled
+def begin(plan, state):
+    """Start the memories that are due as copies of the lasting estimate."""
+    memories, estimate = state.memories, state.estimate
+    remembered = state.tally[TOTAL] - memories.tally[ORIGIN]
+    for k in range(plan.lengths.size):
+        if not _active(memories, k) and remembered >= plan.lengths[k]:
+            memories.theta[k] = estimate.theta
+            memories.P[k] = estimate.P
+            memories.due[k] = _steps(plan.lengths[k], estimate.theta.size)
+
+
+@compiled
+def choose(plan, state):
+    """Choose the estimate that prices follow from; the number of what shows a change best, or 0 without one."""
+    memories = state.memories
+    weight, tally = memories.weight, memories.tally
+    K = plan.lengths.size
+    if not plan.adaptive:
+        tally[IN_USE] = 1.0 if K and _active(memories, 0) else 0.0
+        return 0
+    remembered = state.tally[TOTAL] - tally[ORIGIN]
+    lasting, shown, best, top = weight[0], 0.0, 0, 0.0
+    for k in range(K):
+        if not _active(memories, k):
+            lasting += weight[k + 1]
+        elif weight[k + 1] > top:
+            best, top = k + 1, weight[k + 1]
+    showing, most = 0, 0.0
+    for k in range(K + SHIFTS.size):
+        length = plan.lengths[k] if k < K else SHIFTS[k - K]
+        if remembered >= SETTLED * length and (k >= K or _active(memories, k)):
+            shown += weight[k + 1]
+            if weight[k + 1] > most:
+                showing, most = k + 1, weight[k + 1]
+    tally[IN_USE] = best if top > lasting else 0.0
+    if shown > CHANGED * lasting:
+        tally[ODDS] = shown / lasting
+        return showing
+    return 0
+
+
+@compiled
+def start_weights(plan, state):
+    """Weigh the estimates as at first. Memories longer than what the lasting estimate remembers start later."""
+    memories = state.memories
+    K, remembered = plan.lengths.size, state.tally[TOTAL] - memories.tally[ORIGIN]
+    for j in range(K):
+        if remembered < plan.lengths[j]:
+            memories.due[j] = -1
+    memories.weight[0], memories.weight[1:] = LASTING, (1.0 - LASTING) / (K + SHIFTS.size)
+    memories.shifts[:] = 0.0
+    choose(plan, state)
+
+
+@compiled
+def since(estimate, theta, shift):
+    """From which of the records held on ``theta`` and a shift explain the outcomes better, all together."""
+    n = estimate.counts[HELD]
+    first, total, top = n, 0.0, 0.0
+    for i in range(n - 1, -1, -1):
+        x, y = estimate.x[i], estimate.y[i]
+        gain = loss(estimate.code, dot(x, estimate.theta), y)[0] - loss(estimate.code, dot(x, theta) + shift, y)[0]
+        total += estimate.weight[i] * gain
+        if total > top:
+            first, top = i, total
+    return first
+
+
+@compiled
+def pearson(estimate, n):
+    """Sum of squared residuals of the first n records held, each divided by its variance for phi = 1."""
+    code, x, y, theta = estimate.code, estimate.x, estimate.y, estimate.theta
+    total = 0.0
+    for i in range(n):
+        eta = dot(x[i], theta)
+        total += (y[i] - mean(code, eta)) ** 2 / max(curvature(code, eta), 1e-12)
+    return total
+
+
+@compiled
+def remove(estimate, first, end):
+    """Remove the first records held; later ones, up to ``end``, move up. The next estimate is an exact refit."""
+    x, y, weight, counts = estimate.x, estimate.y, estimate.weight, estimate.counts
+    for i in range(first, end):
+        x[i - first], y[i - first], weight[i - first] = x[i], y[i], weight[i]
+    weight[end - first : end] = 1.0
+    counts[HELD] -= first
+    counts[USED] = counts[FITTED] = 0
+
+
+@compiled
+def leave_out(state, first, end):
+    """Leave out the first records held, and all that were folded."""
+    estimate, tally = state.estimate, state.tally
+    tally[SQUARES] += pearson(estimate, first) if not binary(estimate.code) else 0.0
+    remove(estimate, first, end)
+    tally[FOLDED] += first
+    state.folded[:] = 0.0
+
+
+@compiled
+def restart(plan, state, k, end):
+    """Start the lasting estimate again after a change that memory or shift k shows; the number of records left out.
+
+    If the change began before the records held, the lasting estimate takes over what the memory knows.
+    """
+    estimate, memories, tally = state.estimate, state.memories, state.tally
+    m = estimate.theta.size
+    total = tally[TOTAL]
+    memories.before[:] = estimate.theta
+    K = plan.lengths.size
+    if k <= K:
+        first, longest = since(estimate, memories.theta[k - 1], 0.0), plan.lengths[k - 1]
+    else:
+        first, longest = since(estimate, estimate.theta, memories.shifts[k - 1 - K, LEVEL]), SHIFTS[k - 1 - K]
+    taken = first == 0 and tally[FOLDED] > 0.0 and k <= K
+    first = max(first, estimate.counts[HELD] - int(longest))
+    if taken:
+        first = estimate.counts[HELD]
+    began = total - longest if taken else tally[FOLDED] + first
+    leave_out(state, first, end)
+    if taken:
+        H, factor, theta = np.empty((m, m)), np.zeros((m, m)), memories.theta[k - 1]
+        if cholesky(memories.P[k - 1], factor):
+            invert(factor, H)
+            for i in range(m):
+                for j in range(m):
+                    state.folded[i, j] = H[i, j] - memories.prior[i, j]
+            for i in range(m):
+                state.folded[m, i] = dot(state.folded[i], theta)
+    mine = memories.tally
+    mine[ORIGIN], mine[BEGAN], mine[FOUND] = began, began, total
+    mine[CHANGES] += 1.0
+    start_weights(plan, state)
+    forgive(state.misfit)
+    return first
