@@ -141,12 +141,13 @@ def build(name: str, **options: Any) -> Policy:
     'etc-doubling'
     """
     cls = get(name)
-    restart = options.pop("restart", "never")
-    if restart not in ("never", "on-change"):
-        raise InvalidInput(f"restart must be 'never' or 'on-change', got {restart!r}.")
-    if restart == "on-change":
-        return _restarting(name, options)
     accepted = {f.name for f in fields(cls)}
+    if "restart" in options and cls.can_restart():
+        restart = options.pop("restart")
+        if restart not in ("never", "on-change"):
+            raise InvalidInput(f"restart must be 'never' or 'on-change', got {restart!r}.")
+        if restart == "on-change":
+            return _restarting(name, options)
     optional = {"horizon", "theta", "price", "z_max"}
     for option in options:
         if option not in accepted | optional:
@@ -160,7 +161,7 @@ def _restarting(name: str, options: dict[str, Any]) -> Restarting:
     """The policy of that name and these options, which starts again when demand has changed."""
     common = {f.name for f in fields(Policy)} | {"horizon"}
     own = {key: value for key, value in options.items() if key not in common}
-    return Restarting(policy=name, options=own, **{key: options[key] for key in common & set(options)})
+    return Restarting(base=name, options=own, **{key: options[key] for key in common & set(options)})
 
 
 __all__ = [

@@ -36,7 +36,7 @@ MOST_OFFSET = 2_000.0  # middle of the price range, in halves of it: beyond, rou
 MAY_BE_INFINITE = ("misfit_edges", "misfit_evidence")
 MEMORIES = (300.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0, 100_000.0)  # outcomes, of the adaptive memory
 SHORTEST = 40  # outcomes per coefficient in the shortest of them
-LEAST_MEMORY = 20  # outcomes per feature in a memory of one's own
+LEAST_MEMORY = 10  # outcomes per feature in a memory of one's own
 BLOCK_CUSTOMERS = 8192  # customers per call of the compiled loop
 
 
@@ -102,7 +102,7 @@ class LookAhead(Policy):
         if self.horizon is not None:
             self._set("horizon", positive_int("horizon", self.horizon))
         self._set("spread", finite("spread", self.spread, minimum=0.0, maximum=10.0))
-        if isinstance(self.memory, str) and self.memory == "none":  # as written on a command line
+        if self.memory == "none":  # as in plain data, where None means a default
             self._set("memory", None)
         if self.memory is not None and self.memory != "adaptive":
             self._set("memory", self._length(self.memory))
@@ -126,6 +126,9 @@ class LookAhead(Policy):
             return np.array([self.memory])
         shortest = max(MEMORIES[0], SHORTEST * 2 * self.dim)
         return np.array([length for length in MEMORIES if length >= shortest])
+
+    def config(self) -> dict[str, Any]:
+        return super().config() | {"memory": "none" if self.memory is None else self.memory}
 
     def plan(self) -> AheadPlan:
         """The configuration as kernels take it."""

@@ -292,6 +292,8 @@ def _policy(name: str, plain: Mapping[str, Any]) -> Policy:
     if kind.not_served:
         raise InvalidInput(f"The service does not run {kind.name}: {kind.not_served}")
     options = {key: value for key, value in plain.items() if key not in _SERVICE}
+    if kind.can_restart() and options.pop("restart", "never") != "never":
+        return _restarting(name, plain)
     accepted = {f.name for f in fields(kind)}
     for option in options:
         if option not in accepted:
@@ -313,6 +315,17 @@ def _policy(name: str, plain: Mapping[str, Any]) -> Policy:
         raise
     except (TypeError, ValueError, OverflowError, ArithmeticError):  # an option of an unexpected type
         raise InvalidInput(f"An option of the policy {kind.name} is not of the kind it should be.") from None
+
+
+def _restarting(name: str, plain: Mapping[str, Any]) -> Policy:
+    """The policy that starts again when demand has changed."""
+    if plain["restart"] != "on-change":
+        raise InvalidInput(f"restart must be 'never' or 'on-change', got {plain['restart']!r}.")
+    base = _policy(name, {key: value for key, value in plain.items() if key != "restart"})
+    common = {f.name for f in fields(policies.Policy)} | {"horizon"}
+    own = {key: value for key, value in base.config().items() if key not in common}
+    options = {f.name: getattr(base, f.name) for f in fields(base) if f.name in common}
+    return policies.Restarting(base=base.name, options=own, **options)
 
 
 def _outcomes(plain: Any) -> tuple[float, Then]:

@@ -105,11 +105,12 @@ def test_the_revisions_make_the_tables_of_the_schema(new: NewDatabase) -> None:
 def test_a_database_without_a_revision_gets_one_and_keeps_its_rows(new: NewDatabase) -> None:
     url = new()
     before_revisions(url)
-    for create in (False, True):
-        store = Store.open(url, create=create)
-        assert names(store) == ["till"]
-        store.close()
-        assert recorded(url) == (migrate.head() if create else None)
+    with pytest.raises(InvalidInput, match="tables of revision 0001"):
+        Store.open(url, create=False)
+    store = Store.open(url)
+    assert names(store) == ["till"]
+    store.close()
+    assert recorded(url) == migrate.head()
 
 
 @pytest.mark.parametrize("theirs", ["0001", "1f2e3d4c5b6a"])
@@ -194,17 +195,17 @@ def test_an_older_database_is_changed_when_a_service_opens_it(
 ) -> None:
     url = new()
     old(url)
-    later(monkeypatch, tmp_path / "more", REVISION.format(revision="0002", before="0001", column="note", more=""))
-    with pytest.raises(InvalidInput, match="tables of revision 0001; this release of hushprice uses 0002"):
+    later(monkeypatch, tmp_path / "more", REVISION.format(revision="0003", before="0002", column="note", more=""))
+    with pytest.raises(InvalidInput, match=r"tables of revision 000[12]; this release of hushprice uses 0003"):
         Store.open(url, create=False)
     store = Store.open(url)
     with store.read() as connection:
         assert connection.execute(sa.text("SELECT name, note FROM keys")).all() == [("till", None)]
     store.close()
-    assert recorded(url) == "0002"
+    assert recorded(url) == "0003"
     monkeypatch.undo()
     migrate._scripts.cache_clear()
-    with pytest.raises(InvalidInput, match="revision 0002, which this release of hushprice does not know"):
+    with pytest.raises(InvalidInput, match="revision 0003, which this release of hushprice does not know"):
         Store.open(url)
 
 
@@ -217,9 +218,9 @@ def test_a_revision_that_fails_changes_nothing(
     later(
         monkeypatch,
         tmp_path / "more",
-        REVISION.format(revision="0002", before="0001", column="note", more=""),
+        REVISION.format(revision="0003", before="0002", column="note", more=""),
         REVISION.format(
-            revision="0003", before="0002", column="more", more='op.execute("SELECT nothing FROM nowhere")'
+            revision="0004", before="0003", column="more", more='op.execute("SELECT nothing FROM nowhere")'
         ),
     )
     with pytest.raises(Unavailable, match="cannot be opened"):

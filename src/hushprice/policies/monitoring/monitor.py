@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from hushprice.policies.base import Policy
 from hushprice.policies.exchange import Records
 from hushprice.policies.look_ahead import AheadServer, LookAhead
 from hushprice.policies.monitoring.findings import Change, Misfit
 
 LARGEST_MONITORED = 200  # features
+LARGEST_WATCHED = 1e9  # size of a feature: customers beyond are not looked at
 PENDING = 256  # outcomes that wait until they are looked at together
 
 
@@ -58,6 +61,9 @@ class Monitor:
         records : Records
             The outcomes, with their contexts and prices.
         """
+        usual = np.abs(records.z).max(axis=1) < LARGEST_WATCHED
+        if not usual.all():
+            records = Records(records.z[usual], records.price[usual], records.y[usual])
         self._server.absorb(records)
         self._pending += len(records.y)
         if self._pending >= PENDING:

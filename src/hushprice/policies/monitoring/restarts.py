@@ -37,7 +37,7 @@ class Restarting(Policy):
 
     Parameters
     ----------
-    policy : str
+    base : str
         Name of the policy.
     options : mapping
         Options of the policy, besides those of :class:`Policy` and ``horizon``.
@@ -53,7 +53,7 @@ class Restarting(Policy):
 
     Examples
     --------
-    >>> policy = Restarting(family="logistic", dim=2, prices=(0, 3), policy="ucb", horizon=1000)
+    >>> policy = Restarting(family="logistic", dim=2, prices=(0, 3), base="ucb", horizon=1000)
     >>> policy.start(seed=1).change is None
     True
     """
@@ -61,7 +61,7 @@ class Restarting(Policy):
     name: ClassVar[str] = "restarting"
     use: ClassVar[str] = "Another policy, which starts again when demand is found to have changed."
     forgets: ClassVar[bool] = True
-    policy: str = "etc-doubling"
+    base: str = "etc-doubling"
     options: Mapping[str, Any] = field(default_factory=dict)
     horizon: int | None = None
 
@@ -75,9 +75,9 @@ class Restarting(Policy):
         positive_int("dim", self.dim, maximum=LARGEST_MONITORED)
         from hushprice.policies import get
 
-        if not get(self.policy).can_restart():
+        if not get(self.base).can_restart():
             raise InvalidInput(
-                f"{self.policy} cannot restart on a change: it is private, learns nothing, or forgets by itself."
+                f"{self.base} cannot restart on a change: it is private, learns nothing, or forgets by itself."
             )
         _ = self.inner
 
@@ -91,9 +91,9 @@ class Restarting(Policy):
 
         own = {f.name for f in fields(Policy)}
         options = {name: getattr(self, name) for name in own} | dict(self.options)
-        if self.horizon is not None and "horizon" in {f.name for f in fields(get(self.policy))}:
+        if self.horizon is not None and "horizon" in {f.name for f in fields(get(self.base))}:
             options["horizon"] = self.horizon
-        return build(self.policy, **options)
+        return build(self.base, **options)
 
     def experiment_range(self) -> tuple[float, float]:
         return self.inner.experiment_range()
@@ -144,7 +144,7 @@ class RestartingServer(Server[Records]):
         self._inner_policy = policy.inner
         self.inner: Server[Any] = self._inner_policy.server()
         self.t, self.number = 0, 1  # rounds quoted; the number of the inner server
-        self.base = 0  # added to the versions of the inner server
+        self.versions = 0  # added to the versions of the inner server
         self.reviewed, self.seen = 0, 0  # round of the last review, and changes found then
 
     @property
@@ -159,7 +159,7 @@ class RestartingServer(Server[Records]):
         change = self.monitor.change
         if change is not None and change.count > self.seen:
             self.seen = change.count
-            self.base += self.inner.params.version + 1
+            self.versions += self.inner.params.version + 1
             self.number += 1
             self.inner = self._inner_policy.server()
 
@@ -170,7 +170,7 @@ class RestartingServer(Server[Records]):
         bounds = inner.bounds and replace(inner.bounds, first=first + inner.bounds.first)
         return replace(
             inner,
-            version=self.base + inner.version,
+            version=self.versions + inner.version,
             learn=True,
             stage=first + (inner.stage if inner.learn else 0),
             bounds=bounds,
@@ -227,11 +227,11 @@ class RestartingServer(Server[Records]):
         self.monitor.forget(half_life)
 
     def state(self) -> dict[str, Any]:
-        counts = {name: getattr(self, name) for name in ("t", "number", "base", "reviewed", "seen")}
+        counts = {name: getattr(self, name) for name in ("t", "number", "versions", "reviewed", "seen")}
         return counts | {"inner": self.inner.state(), "monitor": self.monitor.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        counts = {name: whole(state.get(name)) for name in ("t", "number", "base", "reviewed", "seen")}
+        counts = {name: whole(state.get(name)) for name in ("t", "number", "versions", "reviewed", "seen")}
         if counts["number"] < 1 or counts["reviewed"] > counts["t"]:
             raise SnapshotError("The snapshot does not say which server it has.")
         inner, monitor = self._inner_policy.server(), Monitor(self.policy)

@@ -10,6 +10,7 @@ values and times that went into it, so the learner's state is a function of the 
     mode        a:<uuid>      {"mode", "by"}
     guardrails  a:<uuid>      {"low", "high", "ladder", "largest_step", "by"}
     rollback    a:<uuid>      {"version", "by"}                restores the estimate as it was after that event
+    forget      a:<uuid>      {"half_life", "by"}              lets old outcomes count less
 
 Keys are unique in a product's log, which makes retries harmless.
 """
@@ -26,8 +27,8 @@ from typing import Any, Literal, NamedTuple
 from hushprice.errors import InvalidInput
 from hushprice.privacy import wire
 
-Kind = Literal["report", "offer", "outcome", "expire", "mode", "guardrails", "rollback"]
-CHANGES: tuple[Kind, ...] = ("mode", "guardrails", "rollback")  # events that an admin caused
+Kind = Literal["report", "offer", "outcome", "expire", "mode", "guardrails", "rollback", "forget"]
+CHANGES: tuple[Kind, ...] = ("mode", "guardrails", "rollback", "forget")  # events that an admin caused
 Mode = Literal["live", "shadow", "frozen"]
 MODES: tuple[Mode, ...] = ("live", "shadow", "frozen")
 

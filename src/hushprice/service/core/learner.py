@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from hushprice.demand import fresh
-from hushprice.policies import Params, PrivateReports, Records
+from hushprice.policies import Change, Misfit, Monitor, Params, PrivateReports, Records
 from hushprice.policies.base import Server
 from hushprice.privacy import wire
 from hushprice.service.core import learner_state, offers, params_document
-from hushprice.service.core.events import Event, Mode, chained
+from hushprice.service.core.events import CHANGES, Event, Mode, chained
 from hushprice.service.core.fingerprint import copied, digest
 from hushprice.service.core.open_offers import OpenOffer, OpenOffers
 from hushprice.service.core.published import PublishedPhase, PublishedPhases, instructions, published
@@ -69,6 +69,7 @@ class Learner:
         policy = definition.policy
         self.definition, self.policy = definition, policy
         self.server: Server[Any] = policy.server()
+        self.monitor = Monitor(policy) if Monitor.suits(policy) and not self.server.watches else None
         self.device = None if policy.private else policy.device()
         self.seq, self.version, self.rolled_back_at, self.at = 0, 0, 0, 0.0
         self.key, self.chain = "", b""  # of the last event, and the fingerprint of all events
@@ -118,7 +119,7 @@ class Learner:
             self._apply_outcome(event.key[2:], event.body["y"])
         elif event.kind == "expire":
             self._apply_expiry(event.body["now"])
-        elif event.kind in ("mode", "guardrails", "rollback"):
+        elif event.kind in CHANGES:
             self._apply_change(event, history)
         else:
             raise DamagedLog(f"The log of {self.definition.name} has an event of the unknown kind {event.kind!r}.")
@@ -205,8 +206,11 @@ class Learner:
         self._learn(offer, y)
 
     def _learn(self, offer: OpenOffer, y: float) -> None:
+        record = Records(offer.z[None, :], np.array([offer.price]), np.array([y]), offer.stage)
+        if self.monitor is not None and self.mode != "frozen":
+            self.monitor.absorb(record)
         if offer.stage and self.mode != "frozen":
-            self.server.absorb(Records(offer.z[None, :], np.array([offer.price]), np.array([y]), offer.stage))
+            self.server.absorb(record)
             self.learned += 1
             self.statistics.learned += 1
         self.statistics.sell(Closed(offer.z, offer.price, y, offer.cost))
@@ -224,6 +228,10 @@ class Learner:
         elif event.kind == "guardrails":
             limits = {key: body[key] for key in ("low", "high", "ladder", "largest_step")}
             self._set_guardrails(event.seq, Guardrails.of(limits))
+        elif event.kind == "forget":
+            self.server.forget(body["half_life"])
+            if self.monitor is not None:
+                self.monitor.forget(body["half_life"])
         else:
             self._roll_back(body["version"], history)
             self.rolled_back_at = event.seq
@@ -277,6 +285,16 @@ class Learner:
         """Whether there is an estimate: something was learned, or the policy was given a prior."""
         return self.learned > 0 or self.policy.prior is not None
 
+    @property
+    def change(self) -> Change | None:
+        """The last change of demand that was found; None for private products."""
+        return self.server.change if self.monitor is None else self.monitor.change
+
+    @property
+    def misfits(self) -> tuple[Misfit, ...]:
+        """Where demand does not follow the model; empty for private products."""
+        return self.server.misfits if self.monitor is None else self.monitor.misfits
+
     def document(self) -> dict[str, Any]:
         """The params document of a private product."""
         return params_document.document(self)
@@ -291,6 +309,7 @@ class Learner:
         """The part of the state that a rollback restores, as plain data."""
         return {
             "server": copied(self.server.state()),
+            "monitor": None if self.monitor is None else copied(self.monitor.state()),
             "params": learner_state.plain_params(self.policy_params),
             "learned": self.learned,
             "explored": self.explored,
@@ -302,6 +321,8 @@ class Learner:
         """Restore the result of :meth:`core`. Guardrails are not rolled back."""
         self.server = self.policy.server()
         self.server.restore(core["server"])
+        if self.monitor is not None:
+            self.monitor.restore(core["monitor"])
         self.policy_params, self.learned = learner_state.params_from(core["params"]), core["learned"]
         self.explored = core["explored"]
         same_guardrails = core["railed"] == self.guardrails_changed_at

@@ -17,7 +17,7 @@ from hushprice.service.guardrails import Guardrails, Limits
 if TYPE_CHECKING:
     from hushprice.service.core.learner import Learner
 
-STATE_FORMAT = 5  # increase it when the same log gives another state
+STATE_FORMAT = 6  # increase it when the same log gives another state
 
 
 def plain_params(params: Params) -> dict[str, Any]:

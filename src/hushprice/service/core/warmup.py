@@ -46,6 +46,7 @@ def warm_up(definition: Definition) -> Learner:
             break
         _serve(learner, rng)
     learner.server.estimate()
+    _ = learner.misfits
     return learner
 
 

@@ -87,6 +87,8 @@ def summary(learner: Learner) -> dict[str, Any]:
         "minutes": [[60 * minute, n] for minute, n in sorted(statistics.minutes.items())],
         "history": history(statistics.points, 2 * definition.dim, private=definition.private),
         "earned": None if definition.private else earned(learner, facts),
+        "change": demand_change(learner),
+        "misfits": misfits(learner),
     }
 
 
@@ -132,6 +134,31 @@ def history(points: list[Point], width: int, *, private: bool) -> dict[str, Any]
     columns["theta_at"] = with_theta
     columns["theta"] = [[float(f"{value:.5g}") for value in points[k].theta] for k in with_theta]
     return columns
+
+
+def demand_change(learner: Learner) -> dict[str, Any] | None:
+    """The last change of demand that was found, with its size in prices; None without one."""
+    change = learner.change
+    if change is None:
+        return None
+    z = np.array([closed.z for closed in learner.statistics.recent]).reshape(-1, learner.definition.dim)
+    policy, d = learner.policy, learner.definition.dim
+    before, now = (
+        float(np.mean(policy.family.optimal_price(z @ theta[:d], z @ theta[d:], policy.prices, cost=policy.cost)))
+        if len(z)
+        else math.nan
+        for theta in (change.before, change.after)
+    )
+    words = str(change)
+    if len(z):
+        words += f" The best price for the last customers went from {before:.2f} to {now:.2f} on average."
+    return change.config() | {"price_before": before, "price_now": now, "words": words}
+
+
+def misfits(learner: Learner) -> list[dict[str, Any]]:
+    """Where demand does not follow the model."""
+    names = [feature.name for feature in learner.definition.features]
+    return [found.config() | {"words": found.text(names)} for found in learner.misfits]
 
 
 def earned(learner: Learner, facts: Facts) -> dict[str, Any] | None:

@@ -85,10 +85,20 @@ export function show(latest) {
   say($("promise-title"), summary.guarantee.title);
   say($("promise-words"), summary.guarantee.words);
   $("promise-note").hidden = !hidden;
+  showFindings();
   showTotals(hidden);
   showPrices();
   showShare();
   showEarned();
+}
+
+/** Changes of demand, and where it does not follow the model. */
+function showFindings() {
+  const lines = [...(summary.change ? [summary.change] : []), ...summary.misfits];
+  $("findings").hidden = lines.length === 0;
+  fill($("findings-list"), ...lines.map((line) => el("li", {}, line.words)));
+  const rare = "While demand follows the model, less than one alarm of this kind in a million outcomes is false.";
+  say($("findings-note"), summary.misfits.length ? rare : "");
 }
 
 function showProgress(progress) {

@@ -1,4 +1,4 @@
-/** The admin's controls on the dashboard: mode, guardrails, rollback, and the history of changes. */
+/** The admin's controls on the dashboard: mode, guardrails, rollback, forgetting, and the history of changes. */
 
 import { Refused, el, fill, moment, money, say, whole } from "./common.js";
 
@@ -9,6 +9,7 @@ const WENT = { live: "went live", shadow: "went into shadow mode", frozen: "was 
 function describe(event, currency) {
   if (event.kind === "mode") return WENT[event.mode] ?? "changed mode";
   if (event.kind === "rollback") return `was rolled back to version ${whole(event.version)}`;
+  if (event.kind === "forget") return `began to forget: an outcome counts half after ${whole(event.half_life)} others`;
   if (event.kind !== "guardrails") return "was changed";
   const parts = [];
   if (event.low !== null) parts.push(`from ${money(event.low, currency)}`);
@@ -36,6 +37,16 @@ export class Control {
       event.preventDefault();
       this.#rollBack();
     });
+    $("forget").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#forget();
+    });
+  }
+
+  /** Let old outcomes count less. */
+  #forget() {
+    const half = Number($("forget").elements.half_life.value);
+    return this.#change("forget", { half_life: half }, `An outcome counts half after ${whole(half)} others now.`);
   }
 
   /** Enable the controls if the key may change the product. */
@@ -52,6 +63,8 @@ export class Control {
     const hidden = this.#now().summary.kind === "private";
     this.#fillRails();
     $("step-field").hidden = hidden;
+    $("forget").hidden = hidden;
+    $("forget").elements.half_life.value = "";
     say(
       $("step-note"),
       hidden ? "A private product has no largest step: the last price would have to leave a device." : "",

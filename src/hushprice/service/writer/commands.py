@@ -16,6 +16,7 @@ from uuid import uuid4
 import numpy as np
 
 from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput
+from hushprice.policies.base import checked_half_life
 from hushprice.privacy import VectorMechanism, wire
 from hushprice.service.core import offers
 from hushprice.service.core.events import MODES, decode, encode, encode_report, offer_id
@@ -206,7 +207,7 @@ def _outcome(family: Any, y: Any) -> float:
 
 
 class Change(Command[int]):
-    """A mode, guardrails or a rollback; the answer is the new version."""
+    """A mode, guardrails, a rollback or forgetting; the answer is the new version."""
 
     def __init__(self, name: str, kind: str, body: Mapping[str, Any], by: str) -> None:
         super().__init__(name)
@@ -219,6 +220,11 @@ class Change(Command[int]):
             guardrails = Guardrails.of(self.body)
             Limits(definition.policy, guardrails)
             self.body = guardrails.config()
+        if self.kind == "forget":
+            self.body = {"half_life": checked_half_life(self.body["half_life"])}
+            if definition.private:
+                raise Conflict("This product is private: its reports cannot be made to count less.")
+            definition.policy.server().forget(1.0)  # an error if the policy cannot forget
         if self.kind == "rollback":
             version = self.body["version"]
             if isinstance(version, bool) or not isinstance(version, int) or version < 0:

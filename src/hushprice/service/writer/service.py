@@ -262,6 +262,20 @@ class Service:
         """
         return self._ask(Change(name, "rollback", {"version": version}, by))
 
+    def forget(self, name: str, half_life: float, *, by: str) -> Future[int]:
+        """Let old outcomes of a plain product count less; the result is the new version.
+
+        Parameters
+        ----------
+        name : str
+            Name of the product.
+        half_life : float
+            Age in outcomes at which an outcome counts half.
+        by : str
+            Who asks for it, for the history.
+        """
+        return self._ask(Change(name, "forget", {"half_life": half_life}, by))
+
     def create(self, definition: Definition) -> Future[bool]:
         """Create a product; the result is whether it is new. An existing one with another definition is refused.
 

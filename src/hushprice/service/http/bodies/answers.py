@@ -134,11 +134,11 @@ class StateAnswer(Answer):
 
 
 class ChangeLine(Answer):
-    """A change of the mode, of the guardrails or back to an earlier version, with what was asked for."""
+    """A change of the mode, of the guardrails or of what is known, with what was asked for."""
 
     seq: int
     at: float
-    kind: Literal["mode", "guardrails", "rollback"]
+    kind: Literal["mode", "guardrails", "rollback", "forget"]
     by: Annotated[str, Meta(description="The name of the key.")]
     mode: ModeName | UnsetType = UNSET
     low: float | UnsetType | None = UNSET
@@ -146,6 +146,7 @@ class ChangeLine(Answer):
     ladder: list[float] | UnsetType = UNSET
     largest_step: float | UnsetType | None = UNSET
     version: Annotated[int, Meta(description="The version returned to.")] | UnsetType = UNSET
+    half_life: Annotated[float, Meta(description="In outcomes.")] | UnsetType = UNSET
 
 
 class VersionLine(Answer):

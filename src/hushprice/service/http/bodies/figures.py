@@ -118,6 +118,30 @@ class Earned(Estimate):
     more: Annotated[Estimate, Meta(description="The difference.")] | UnsetType = UNSET
 
 
+class DemandChange(Answer):
+    """The last change of demand that was found."""
+
+    found: Annotated[int, Meta(description="Outcomes known when it was found.")]
+    began: Annotated[int, Meta(description="Outcomes known when it began, by the best estimate.")]
+    odds: Annotated[Computed, Meta(description="Odds of a change, when it was found.")]
+    count: Annotated[int, Meta(description="Changes found so far.")]
+    price_before: Annotated[Computed, Meta(description="Mean best price of the last customers, by the old estimate.")]
+    price_now: Annotated[Computed, Meta(description="The same by the present estimate.")]
+    words: str
+
+
+class DemandMisfit(Answer):
+    """A range of prices or of a feature in which demand does not follow the model."""
+
+    feature: Annotated[int | None, Meta(description="Number of the feature, from 0; null for the price.")]
+    low: Annotated[float | None, Meta(description="Null if it has no end, or all with the feature are meant.")]
+    high: float | None
+    outcomes: Annotated[Computed, Meta(description="Outcomes in the range; old ones count less.")]
+    bought: Computed
+    expected: Computed
+    words: str
+
+
 class SummaryAnswer(Answer):
     """All figures of a product that the dashboard shows."""
 
@@ -155,6 +179,8 @@ class SummaryAnswer(Answer):
     ]
     history: History
     earned: Annotated[Earned | None, Meta(description="Plain products, once there are two outcomes.")]
+    change: Annotated[DemandChange | None, Meta(description="Plain products, if demand has changed.")]
+    misfits: Annotated[list[DemandMisfit], Meta(description="Plain products; hardly ever a false alarm.")]
 
 
 class CurvePoint(Answer):

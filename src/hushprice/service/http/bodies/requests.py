@@ -149,6 +149,15 @@ class RollbackBody(Body):
     version: Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
 
 
+class ForgetBody(Body):
+    """How much is forgotten."""
+
+    half_life: Annotated[
+        float,
+        Meta(gt=0.0, le=1e12, description="Age in outcomes at which an outcome counts half.", examples=[5000.0]),
+    ]
+
+
 class KeyBody(Body):
     """A new key."""
 

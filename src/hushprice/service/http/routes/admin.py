@@ -1,4 +1,4 @@
-"""Endpoints for admins: products, modes, guardrails, rolling back, keys."""
+"""Endpoints for admins: products, modes, guardrails, rolling back, forgetting, keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from hushprice.service.http.bodies.answers import (
     VersionAnswer,
 )
 from hushprice.service.http.bodies.reader import BodyReader
-from hushprice.service.http.bodies.requests import GuardrailsBody, KeyBody, ModeBody, ProductBody, RollbackBody
+from hushprice.service.http.bodies.requests import (
+    ForgetBody,
+    GuardrailsBody,
+    KeyBody,
+    ModeBody,
+    ProductBody,
+    RollbackBody,
+)
 from hushprice.service.http.endpoint import PRODUCT, ApiRequest, Endpoint
 from hushprice.service.http.responses import Problem, answer
 from hushprice.service.settings import hash_of, new_secret
@@ -68,6 +75,16 @@ async def rollback(request: ApiRequest) -> Response:
     return answer({"version": version})
 
 
+async def forget(request: ApiRequest) -> Response:
+    """Let old outcomes of a plain product count less: half at the age given, a quarter at twice that age.
+
+    Once; later outcomes count in full."""
+    body: ForgetBody = request.body
+    view = await request.app.reads.view(request.product_name, fresh=False)
+    version = await request.app.result(request.app.service.forget(view.name, body.half_life, by=request.key_name))
+    return answer({"version": version})
+
+
 async def list_keys(request: ApiRequest) -> Response:
     """All keys, without their secrets."""
     keys = await asyncio.to_thread(request.app.service.store.keys)
@@ -111,6 +128,10 @@ ENDPOINTS = (
     ),
     Endpoint(
         method="POST", path=f"{PRODUCT}/rollback", run=rollback, role="admin", body=BodyReader(RollbackBody),
+        answer=VersionAnswer, refusals=(409,), tag="admin",
+    ),
+    Endpoint(
+        method="POST", path=f"{PRODUCT}/forget", run=forget, role="admin", body=BodyReader(ForgetBody),
         answer=VersionAnswer, refusals=(409,), tag="admin",
     ),
     Endpoint(method="GET", path="/v1/keys", run=list_keys, role="admin", answer=KeysAnswer, tag="keys"),
