@@ -427,7 +427,7 @@ def test_a_model_comes_back_to_the_last_bit(saved: tuple[DemandModel, Path]) -> 
     np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
     assert again.to_dict() == model.to_dict()
     data = json.loads(path.read_text())
-    assert (data["format"], data["version"]) == ("hushprice-demand-model", 1)
+    assert (data["format"], data["version"]) == ("hushprice-demand-model", 2)
     assert sorted(p.name for p in path.parent.iterdir()) == ["model.json"]  # no temporary file is left
 
 
@@ -527,7 +527,7 @@ def test_nothing_but_a_model_is_written_over(saved: tuple[DemandModel, Path], tm
         ('{"format": "hushprice-demand-model", "version": 1, "model": {"x": NaN}}', "no valid JSON"),
         ("[]", "not a demand model"),
         ('{"format": "other", "version": 1}', "not a demand model"),
-        ('{"format": "hushprice-demand-model", "version": 2, "model": {}}', "written by a newer hushprice"),
+        ('{"format": "hushprice-demand-model", "version": 3, "model": {}}', "written by a newer hushprice"),
         ('{"format": "hushprice-demand-model", "version": "1", "model": {}}', "is damaged: its version"),
         ('{"format": "hushprice-demand-model", "version": 1}', "holds no model"),
         ('{"format": "hushprice-demand-model", "version": 1, "model": {}}', "model has no origin"),

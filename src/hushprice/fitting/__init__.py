@@ -1,10 +1,20 @@
 """Logs of past quotes: reading them, encoding them, and demand models fitted to them."""
 
 from hushprice.fitting.diagnosis.findings import Finding
-from hushprice.fitting.diagnosis.report import Coefficient, Curve, HeldOut, Report, Score, Segment, Tenth
+from hushprice.fitting.diagnosis.report import (
+    Coefficient,
+    Constancy,
+    Curve,
+    HeldOut,
+    Report,
+    Score,
+    Segment,
+    Side,
+    Tenth,
+)
 from hushprice.fitting.model import DemandModel, fit
 from hushprice.fitting.model_fields import ModelFileError
-from hushprice.fitting.passes.design import Design, Rows, held_out
+from hushprice.fitting.passes.design import Design, Discount, Rows, held_out
 from hushprice.fitting.passes.stream import StreamedFit, stream_fit
 from hushprice.fitting.passes.survey import Columns, Outcomes, Survey, survey
 from hushprice.fitting.reading.encoding import Category, Encoding, Number
@@ -15,9 +25,11 @@ __all__ = [
     "Category",
     "Coefficient",
     "Columns",
+    "Constancy",
     "Curve",
     "DemandModel",
     "Design",
+    "Discount",
     "Encoding",
     "Finding",
     "HeldOut",
@@ -29,6 +41,7 @@ __all__ = [
     "Rows",
     "Score",
     "Segment",
+    "Side",
     "Source",
     "StreamedFit",
     "Survey",

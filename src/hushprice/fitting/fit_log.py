@@ -3,7 +3,10 @@
 survey          one pass: encoding, ranges, what is missing, a sample
 all             theta and its covariance on all rows, started from the sample: three passes or so
 train           theta and theta without price, on four of five rows, for the held-out figures: two passes or so each
-diagnostics     one pass: segments on all rows, scores and calibration on the rows held out
+diagnostics     one pass: segments on all rows, scores and calibration on the rows held out, changes over time
+
+With a half-life rows count less with age, in all of these but the survey, and each fit takes one pass more, for its
+covariance. Rows are taken to be in order of time, oldest first.
 
 A pass holds a few batches and sums, so memory does not grow with the rows of the log.
 """
@@ -19,9 +22,11 @@ import numpy.typing as npt
 from hushprice.arrays import Array
 from hushprice.demand import Family, as_family
 from hushprice.errors import InvalidInput, finite, price_range, unknown
-from hushprice.fitting.diagnosis.collect import judge
-from hushprice.fitting.diagnosis.findings import Finding
+from hushprice.fitting.diagnosis.change import ChangeSums, Window, constancy
+from hushprice.fitting.diagnosis.collect import events, judge
+from hushprice.fitting.diagnosis.findings import CHANGE_LEVEL, ROWS_PER_COEFFICIENT, Finding
 from hushprice.fitting.diagnosis.heldout import HeldOutSums
+from hushprice.fitting.diagnosis.path import smoothed
 from hushprice.fitting.diagnosis.report import Curve, HeldOut, Report, SegmentSums, coefficients, curves
 from hushprice.fitting.diagnosis.segments import Groups, some_rows
 from hushprice.fitting.passes.design import Design, held_out
@@ -29,9 +34,10 @@ from hushprice.fitting.passes.stream import StreamedFit, stream_fit
 from hushprice.fitting.passes.survey import OnProgress, Survey, survey
 from hushprice.fitting.reading.encoding import Encoding
 from hushprice.fitting.reading.ordered_map import in_order
-from hushprice.fitting.reading.source import Batch, Log, Source
+from hushprice.fitting.reading.source import Batch, Log, Source, require_order
 
 MODELS = ("with price", "without price", "mean alone")
+SHORTEST = 100  # rows of a log below which a change is not looked for
 CURVE_CUSTOMERS, CURVE_PRICES = 10_000, 25  # customers of the sample, and prices, of a demand curve
 
 
@@ -49,6 +55,7 @@ class Task:
     segment: str | None = None
     prices: tuple[float, float] | None = None
     ridge: float = 0.0
+    half_life: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("features", "categories"):
@@ -61,6 +68,8 @@ class Task:
         if self.prices is not None:
             object.__setattr__(self, "prices", price_range(self.prices))
         object.__setattr__(self, "ridge", finite("ridge", self.ridge, minimum=0.0))
+        if self.half_life is not None:
+            object.__setattr__(self, "half_life", finite("half_life", self.half_life, minimum=0.0, strict=True))
         if not isinstance(self.sensitivity, str):
             object.__setattr__(self, "sensitivity", tuple(map(str, self.sensitivity)))
         elif self.sensitivity not in ("all", "none"):
@@ -69,7 +78,10 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Learned:
-    """A fitted model as plain fields; ``seen`` is the range of the logged prices."""
+    """A fitted model as plain fields.
+
+    ``seen`` is the range of the logged prices, ``path`` (10, 2 d) theta of consecutive parts of the log.
+    """
 
     family: Family
     encoding: Encoding
@@ -84,6 +96,8 @@ class Learned:
     weight: float
     ridge: float
     report: Report
+    half_life: float | None = None
+    path: Array | None = None
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -92,7 +106,7 @@ def learn(log: Log, task: Task, *, progress: OnProgress | None = None) -> Learne
     surveyed = _survey(log, task, progress)
     family = _family(task.family, surveyed)
     mask = _sensitive(task.sensitivity, surveyed)
-    design = Design.of(surveyed, sensitive=mask)
+    design = Design.of(surveyed, sensitive=mask, half_life=task.half_life)
     fitted = stream_fit(design, family, ridge=task.ridge, progress=progress)
     first, plain = _train(design, family, task.ridge, fitted, progress)
     if family.estimates_scale:
@@ -100,22 +114,45 @@ def learn(log: Log, task: Task, *, progress: OnProgress | None = None) -> Learne
     covariance = 0.5 * (fitted.covariance + fitted.covariance.T)  # symmetric to the last bit, as in the model file
     seen = (surveyed.price.low, surveyed.price.high)
     prices = task.prices or (max(seen[0], 0.0), max(seen[1], 0.0))
-    groups = Groups.of(surveyed, fitted.theta)
+    groups = Groups.of(surveyed, fitted.theta, design.discount)
     sums = SegmentSums(groups.names, family, fitted.theta, prices)
     scores = HeldOutSums(family, [f.theta for f in (first, plain) if f], [f.dispersion for f in (first, plain) if f])
-    _diagnose(design, groups, sums, scores if first else None, progress)
+    changes = _changes(design, family, fitted, surveyed)
+    _diagnose(design, groups, sums, scores if first else None, changes, progress)
     demand_curves = _curves(design, surveyed, groups, family, fitted, prices)
     report = _report(surveyed, fitted, mask, groups, sums, demand_curves, scores.finish(MODELS) if first else None)
+    path = None
+    if task.half_life is not None:
+        report = replace(report, effective=fitted.effective)
+    course = None if changes is None else changes.finish()
+    enough = events(surveyed, family, fitted, report)[0] >= ROWS_PER_COEFFICIENT * fitted.coefficients
+    if changes is not None and course is not None and enough:
+        mean = sums.mean_z / sums.sums[:, 1].sum()
+        tested = constancy(course, surveyed.encoding.names, family, mean, changes.window, design.centre, prices)
+        report = replace(report, constancy=tested)
+        path = smoothed(course, changed=tested.p_value < CHANGE_LEVEL)
     return Learned(
         family=family, encoding=surveyed.encoding, theta=fitted.theta, covariance=covariance, sensitive=mask,
         prices=prices, seen=seen, features=surveyed.columns.features, segment=groups.column, records=fitted.records,
-        weight=fitted.weight, ridge=fitted.ridge, report=report,
+        weight=fitted.weight, ridge=fitted.ridge, report=report, half_life=task.half_life, path=path,
         findings=judge(surveyed, design, fitted, family, report, prices, sums.dispersion()),
     )  # fmt: skip
 
 
+def _changes(design: Design, family: Family, fitted: StreamedFit, surveyed: Survey) -> ChangeSums | None:
+    """Sums for the test that demand did not change; None if the log does not identify the fit or is too short."""
+    window = Window.of(
+        surveyed.rows, fitted.coefficients, None if design.discount is None else design.discount.half_life
+    )
+    if fitted.separable or fitted.rank < fitted.coefficients or window.rows < SHORTEST:
+        return None
+    return ChangeSums.of(design, family, fitted.theta, window)
+
+
 def _survey(log: Log, task: Task, progress: OnProgress | None) -> Survey:
     source = Source.open(log)
+    if task.half_life is not None:
+        require_order(source)
     features = task.features
     if features is None:
         features = tuple(c for c in source.columns if c not in (task.price, task.outcome, task.weights))
@@ -176,26 +213,32 @@ def _train(
 
 
 def _diagnose(
-    design: Design, groups: Groups, sums: SegmentSums, scores: HeldOutSums | None, progress: OnProgress | None
-) -> None:
-    """The last pass: segments of all rows, scores of the held-out rows. Threads work on the batches."""
+    design: Design, groups: Groups, sums: SegmentSums, scores: HeldOutSums | None, changes: ChangeSums | None,
+    progress: OnProgress | None,
+) -> None:  # fmt: skip
+    """The last pass: segments of all rows, scores of the held-out rows, changes. Threads work on the batches."""
 
-    def batch_sums(item: tuple[Batch, int]) -> tuple[SegmentSums, HeldOutSums | None, int]:
+    def batch_sums(item: tuple[Batch, int]) -> tuple[SegmentSums, HeldOutSums | None, ChangeSums | None, int]:
         batch, start = item
         rows = design.encode(item)
         segment_part, score_part = sums.empty(), scores.empty() if scores is not None else None
+        change_part = changes.empty() if changes is not None else None
         if rows.y.size:
             segment_part.add(rows.z, rows.price, rows.y, rows.w, groups.places(batch, rows, start))
             if score_part is not None:
                 score_part.add(rows.z, rows.price, rows.y, rows.w, held_out(rows.number))
-        return segment_part, score_part, batch.rows
+            if change_part is not None:
+                change_part.add(rows)
+        return segment_part, score_part, change_part, batch.rows
 
     _compile(sums.family)
     read = 0
-    for segment_part, score_part, count in in_order(batch_sums, design.numbered(groups.column)):
+    for segment_part, score_part, change_part, count in in_order(batch_sums, design.numbered(groups.column)):
         sums.merge(segment_part)
         if scores is not None and score_part is not None:
             scores.merge(score_part)
+        if changes is not None and change_part is not None:
+            changes.merge(change_part)
         read += count
         if progress is not None:
             progress("diagnostics", read)
@@ -215,7 +258,8 @@ def _curves(
     """Demand curves from some rows of the sample, over the range of prices."""
     if prices[0] == prices[1]:
         return ()
-    batch = some_rows(surveyed, CURVE_CUSTOMERS)
+    batch = some_rows(surveyed, CURVE_CUSTOMERS, design.discount)
+    design = replace(design, discount=None)  # the rows are drawn by it
     rows = design.encode((batch, 0))
     index = groups.places(batch, rows, 0)
     names = groups.names if len(groups.names) > 1 else ()

@@ -56,6 +56,9 @@ class DemandModel(SklearnApi):
         Penalty on the standardised coefficients.
     prices : tuple of float, optional
         Range (low, high) of the prices that may be set; by default the range of the logged prices.
+    half_life : float, optional
+        Number of rows after which a row counts half: its weight is 0.5^(age / half_life), where the last row has age 0.
+        By default all rows count the same. Rows must be in order of time, oldest first.
 
     Attributes
     ----------
@@ -81,6 +84,11 @@ class DemandModel(SklearnApi):
         Coefficients, elasticities, demand curves and held-out scores.
     findings_ : list of Finding
         Problems of the log and of the fit, the most severe first.
+    half_life_ : float or None
+        The half-life of the fit.
+    path_ : ndarray of shape (10, 2 d) or None
+        ``theta_`` of ten consecutive parts of the log (with a half-life: of the last three half-lives), smoothed; all
+        the same if the log shows no change, None if it is too short to tell.
 
     Notes
     -----
@@ -111,6 +119,7 @@ class DemandModel(SklearnApi):
         segment: str | int | None = None,
         ridge: float = 0.0,
         prices: tuple[float, float] | None = None,
+        half_life: float | None = None,
     ) -> None:
         self.price = price
         self.features = features
@@ -120,6 +129,7 @@ class DemandModel(SklearnApi):
         self.segment = segment
         self.ridge = ridge
         self.prices = prices
+        self.half_life = half_life
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
@@ -155,6 +165,7 @@ class DemandModel(SklearnApi):
             segment=None if self.segment is None else frame.name(self.segment),
             prices=self.prices,
             ridge=self.ridge,
+            half_life=self.half_life,
         )
         places = len(frame.names) if frame.numbered else None
         return self._set(learn(data, task), Origin(price=price, array_columns=places))
@@ -170,6 +181,7 @@ class DemandModel(SklearnApi):
         self.log_ = origin.log
         self.records_, self.weight_, self.ridge_ = learned.records, learned.weight, learned.ridge
         self.report_, self.findings_ = learned.report, learned.findings
+        self.half_life_, self.path_ = learned.half_life, learned.path
         names = (origin.price, *learned.features)
         self.n_features_in_ = origin.array_columns or len(names)
         if origin.array_columns is None:
@@ -389,6 +401,7 @@ def fit(
     segment: str | None = None,
     prices: tuple[float, float] | None = None,
     ridge: float = 0.0,
+    half_life: float | None = None,
     progress: OnProgress | None = None,
 ) -> DemandModel:
     """Fit a demand model to a log of past quotes of any length; files are streamed.
@@ -396,7 +409,8 @@ def fit(
     Parameters
     ----------
     log : path, frame, Arrow table, mapping or Source
-        A CSV, gzipped CSV or Parquet file, a folder of them, or a table in memory.
+        A CSV, gzipped CSV or Parquet file, a folder of them, or a table in memory. Its rows are taken to be in order
+        of time, oldest first; the files of a folder are read in the order of their names.
     price, outcome : str
         Columns of the price and of the demand.
     features : sequence of str, optional
@@ -415,6 +429,9 @@ def fit(
         Range of the prices that may be set; by default the range of the logged prices.
     ridge : float
         Penalty on the standardised coefficients.
+    half_life : float, optional
+        Number of rows after which a row counts half: its weight is 0.5^(age / half_life), where the last row of the log
+        has age 0. Standard errors and scores allow for it. By default all rows count the same.
     progress : callable, optional
         Called with the name of the current step and the number of rows read in it.
 
@@ -439,12 +456,12 @@ def fit(
     """
     task = Task(
         price=price, outcome=outcome, features=features, family=family, weights=weights, categories=categories,
-        sensitivity=sensitivity, segment=segment, prices=prices, ridge=ridge,
+        sensitivity=sensitivity, segment=segment, prices=prices, ridge=ridge, half_life=half_life,
     )  # fmt: skip
     source = Source.open(log)
     learned = learn(source, task, progress=progress)
     model = DemandModel(
         price=price, features=learned.features, family=family, sensitivity=task.sensitivity,
-        categories=task.categories, segment=segment, ridge=task.ridge, prices=task.prices,
+        categories=task.categories, segment=segment, ridge=task.ridge, prices=task.prices, half_life=task.half_life,
     )  # fmt: skip
     return model._set(learned, Origin(price=price, outcome=outcome, weights=weights, log=source.name))

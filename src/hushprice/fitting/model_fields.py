@@ -24,17 +24,18 @@ def restore(kind: type[T], data: Any, where: str) -> T:
     """A dataclass from the data that :func:`plain` made of it, checked field by field.
 
     ``where`` names the place in errors. None stands for a number that is not finite: infinity in fields whose name
-    ends in "se", NaN elsewhere.
+    ends in "se", NaN elsewhere. A field with a default may be missing: older releases did not write it.
     """
     if not isinstance(data, dict):
         raise damaged(where, "an object", data)
     hints = get_type_hints(kind)
-    names = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    if missing := [name for name in names if name not in data]:
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    names = [f.name for f in fields]
+    if missing := [f.name for f in fields if f.name not in data and f.default is dataclasses.MISSING]:
         raise ModelFileError(f"The model is damaged: {where} has no {missing[0]}.")
     if odd := [name for name in data if name not in names]:
         raise ModelFileError(f"The model is damaged: {where} has {odd[0]!r}, which is not known here.")
-    return kind(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in names})
+    return kind(**{name: _value(hints[name], data[name], f"{where}.{name}") for name in names if name in data})
 
 
 def _value(kind: Any, data: Any, where: str) -> Any:

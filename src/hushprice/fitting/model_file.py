@@ -1,6 +1,8 @@
 """The demand model file: plain JSON, versioned, checked when it is read.
 
-    {"format": "hushprice-demand-model", "version": 1, "model": {...}}
+    {"format": "hushprice-demand-model", "version": 2, "model": {...}}
+
+Version 2 added half-lives, the test of constancy and the path of theta; files of version 1 are read as models without.
 
 Numbers are written with all their digits, so that a model read back makes the same predictions to the last bit. A
 number that is missing or infinite (the standard error of a coefficient that the log does not identify) is ``null``.
@@ -30,10 +32,20 @@ from hushprice.fitting.model_fields import ModelFileError, damaged, restore
 from hushprice.fitting.reading.encoding import Encoding
 
 MODEL_FORMAT = "hushprice-demand-model"
-MODEL_VERSION = 1
+MODEL_VERSION = 2
 LARGEST_FILE = 2**30  # bytes; a larger file is not a model
 
-SAME = ("prices", "seen", "features", "segment", "records", "weight", "ridge", "report")  # fields stored as in Learned
+SAME = (
+    "prices",
+    "seen",
+    "features",
+    "segment",
+    "records",
+    "weight",
+    "ridge",
+    "report",
+    "half_life",
+)  # fields stored as in Learned
 
 
 def write(path: str | PathLike[str], model: Mapping[str, Any]) -> Path:
@@ -113,6 +125,7 @@ class Parameters:
     segment: str | int | None
     ridge: float
     prices: tuple[float, float] | None
+    half_life: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,6 +146,8 @@ class _Body:
     ridge: float
     report: Report
     findings: tuple[Finding, ...]
+    half_life: float | None = None
+    path: tuple[tuple[float, ...], ...] | None = None
 
 
 def to_dict(learned: Learned, origin: Origin, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,6 +161,7 @@ def to_dict(learned: Learned, origin: Origin, parameters: Mapping[str, Any]) -> 
         covariance=tuple(tuple(row[: i + 1].tolist()) for i, row in enumerate(learned.covariance)),
         sensitive=tuple(learned.sensitive.tolist()),
         findings=tuple(learned.findings),
+        path=None if learned.path is None else tuple(tuple(row) for row in learned.path.tolist()),
         **{name: getattr(learned, name) for name in SAME},
     )
     return {
@@ -175,6 +191,7 @@ def from_dict(data: Any) -> tuple[Learned, Origin, dict[str, Any]]:
         covariance=_full(body.covariance),
         sensitive=np.array(body.sensitive, dtype=np.bool_),
         findings=list(body.findings),
+        path=None if body.path is None else np.array(body.path),
         **{name: getattr(body, name) for name in SAME},
     )
     family = data["family"].get("asked")
@@ -198,6 +215,12 @@ def _check(body: _Body, encoding: Encoding) -> None:
         raise damaged("model.prices", "two prices of at least 0, the lower first", [*body.prices, *body.seen])
     if not np.isfinite(body.theta).all() or body.records < 1 or not body.weight > 0.0 or not body.ridge >= 0.0:
         raise ModelFileError("The model is damaged: theta, records, weight or ridge cannot be what they are.")
+    if body.half_life is not None and not 0.0 < body.half_life < np.inf:
+        raise damaged("model.half_life", "a number of rows above 0", body.half_life)
+    if body.path is not None and (not body.path or not all(len(row) == 2 * d for row in body.path)):
+        raise ModelFileError(f"The model is damaged: its path does not have {2 * d} coefficients for each part.")
+    if body.path is not None and not np.isfinite(body.path).all():
+        raise ModelFileError("The model is damaged: its path has a coefficient that is not finite.")
 
 
 def _full(rows: tuple[tuple[float, ...], ...]) -> Array:

@@ -61,6 +61,14 @@ def fit(
         typer.Option("--prices", help="Lowest and highest price that may be set.", show_default="those seen"),
     ] = None,
     ridge: Annotated[float, typer.Option("--ridge", help="Penalty on the standardised coefficients.")] = 0.0,
+    half_life: Annotated[
+        float | None,
+        typer.Option(
+            "--half-life",
+            help="Rows after which a row counts half: the last row counts most.",
+            show_default="all count the same",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="The model file.", show_default="the log's name with .model.json, here"),
@@ -75,9 +83,11 @@ def fit(
     """Fit demand to a log of past quotes: coefficients, elasticities, held-out fit, and what to be careful about.
 
     The model is saved as plain JSON, for hushprice twin. A model or picture of the same name is replaced; nothing
-    else is ever written over.
+    else is ever written over. Rows are taken to be in order of time, oldest first.
 
     Example: hushprice fit quotes.csv --price offer --outcome sold --features age,risk --plot fit.png
+
+    If demand changes: hushprice fit quotes.csv --price offer --outcome sold --features age,risk --half-life 5000
     """
     output = Output.choose(json, csv)
     if plot is not None:
@@ -98,6 +108,7 @@ def fit(
             segment=segment,
             prices=prices,
             ridge=ridge,
+            half_life=half_life,
             progress=advance,
         )
     saved = model.save(target)
@@ -146,9 +157,11 @@ def show_model(console: Console, model: DemandModel) -> None:
 def _coefficients(model: DemandModel) -> Table:
     log = f"{model.log_}: " if model.log_ else ""
     ridge = f", ridge {model.ridge_:g}" if model.ridge_ else ""
-    table = Table(
-        title=escape(f"{log}{model.family_.name} demand, {model.records_:,} rows{ridge}"), title_justify="left"
-    )
+    aged = ""
+    if model.half_life_ is not None and model.report_.effective is not None:
+        aged = f" that count as {model.report_.effective:,.0f} (half-life {model.half_life_:,g})"
+    title = f"{log}{model.family_.name} demand, {model.records_:,} rows{aged}{ridge}"
+    table = Table(title=escape(title), title_justify="left")
     table.add_column("feature", style="bold", overflow="fold")
     for heading in ("utility", "se", "sensitivity", "se"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -200,6 +213,8 @@ def _summary(model: DemandModel) -> dict[str, Any]:
     return {
         "family": model.family_.name,
         "rows": model.records_,
+        "half_life": model.half_life_,
+        "effective_rows": model.report_.effective,
         "prices": list(model.prices_),
         "seen": list(model.seen_),
         "findings": plain(list(model.findings_)),

@@ -26,7 +26,7 @@ def judge(
 ) -> list[Finding]:  # fmt: skip
     """All findings, the most severe first; ``dispersion`` is the residual dispersion of all rows."""
     facts, outcome = surveyed.outcomes, surveyed.columns.outcome
-    listed = [*findings.outcome_variation(outcome, facts.low, facts.high), *_of_prices(surveyed)]
+    listed = [*findings.outcome_variation(outcome, facts.low, facts.high), *_of_prices(surveyed, design)]
     explained = any(finding.severity == "stop" for finding in listed)
     if fitted.separable and facts.low < facts.high:
         listed += findings.separable(_culprits(surveyed, design, family))
@@ -42,17 +42,19 @@ def judge(
     if everyone.low < everyone.high:
         segments = {s.name: (prices, (s.low, s.high)) for s in report.segments}
         listed += findings.extrapolation(prices, (everyone.low, everyone.high), by=report.by, segments=segments)
-    listed += findings.few_rows(*_events(surveyed, family), coefficients=fitted.coefficients)
+    listed += findings.few_rows(*events(surveyed, family, fitted, report), coefficients=fitted.coefficients)
     listed += findings.calibration(report)
     if family.outcomes == "counts":
-        listed += findings.overdispersed(dispersion, everyone.predicted, everyone.rows)
+        listed += findings.overdispersed(dispersion, everyone.predicted, report.effective or everyone.rows)
     if facts.ends and not facts.binary:
         listed += findings.two_values(outcome, facts.low, facts.high, family.name)
+    if report.constancy is not None and not explained:
+        listed += findings.changed(report.constancy, design.discount)
     listed += _of_rows(surveyed)
     return findings.severest(listed)
 
 
-def _of_prices(surveyed: Survey) -> Iterator[Finding]:
+def _of_prices(surveyed: Survey, design: Design) -> Iterator[Finding]:
     """Findings on the prices of a log."""
     price, low, high = surveyed.columns.price, surveyed.price.low, surveyed.price.high
     yield from findings.price_variation(price, low, high)
@@ -60,7 +62,7 @@ def _of_prices(surveyed: Survey) -> Iterator[Finding]:
     if low < high:
         first, last = surveyed.price_quantiles([0.01, 0.99]).tolist()
         yield from findings.odd_prices(price, low, high, first, last)
-        sample, encoding = some_rows(surveyed, NEIGHBOURS), surveyed.encoding
+        sample, encoding = some_rows(surveyed, NEIGHBOURS, design.discount), surveyed.encoding
         yield from findings.price_from_features(price, encoding.encode(sample), sample.numbers(price), encoding.places)
 
 
@@ -95,13 +97,19 @@ def _unidentified(design: Design, fitted: StreamedFit) -> list[str]:
     return ["the constant" if name == "1" else name for name in names]
 
 
-def _events(surveyed: Survey, family: Family) -> tuple[float, str]:
-    """The events that determine the precision, with their name: the rarer outcome, units sold, or rows."""
-    total = surveyed.outcomes.mean * surveyed.records
+def events(surveyed: Survey, family: Family, fitted: StreamedFit, report: Report) -> tuple[float, str]:
+    """The events that determine the precision, with their name: the rarer outcome, units sold, or rows.
+
+    With a half-life they are those of the effective rows.
+    """
+    rows, mean = float(surveyed.records), surveyed.outcomes.mean
+    if report.effective is not None:
+        rows, mean = min(rows, report.effective), report.everyone.demand
+    total = mean * rows
     if family.outcomes == "binary":
-        rarer = min(total, surveyed.records - total)
+        rarer = min(total, rows - total)
         return rarer, f"rows with {surveyed.columns.outcome} = {int(rarer == total)}"
-    return (total, "units sold") if family.outcomes == "counts" else (float(surveyed.records), "rows")
+    return (total, "units sold") if family.outcomes == "counts" else (rows, "rows")
 
 
 def _culprits(surveyed: Survey, design: Design, family: Family) -> list[str]:

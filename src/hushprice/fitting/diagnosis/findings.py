@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from hushprice.arrays import Array
 from hushprice.fitting.diagnosis.price_variation import FUNCTION, Places, own_variation
-from hushprice.fitting.diagnosis.report import Report
+from hushprice.fitting.diagnosis.report import Constancy, Report
+from hushprice.fitting.passes.design import Discount
 
 Severity = Literal["stop", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("stop", "warning", "note")
@@ -29,6 +30,7 @@ SIGNIFICANT = 1.96  # standard errors from 0 at which an effect is significant
 ROWS_PER_COEFFICIENT = 10.0
 HEAVY = 2.0  # factor by which the mean weight may differ from 1 without a finding
 UNEVEN = 0.1  # ratio of effective rows to rows below which weights are uneven
+CHANGE_LEVEL = 0.01  # probability of the finding that demand changed where it did not
 SPREAD_OUT = 1.5  # multiple of a Poisson variance above which to warn
 Range = tuple[float, float]
 
@@ -307,7 +309,7 @@ def uneven_weights(effective: float, rows: int) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def overdispersed(dispersion: float, mean: float, rows: int) -> Iterator[Finding]:
+def overdispersed(dispersion: float, mean: float, rows: float) -> Iterator[Finding]:
     """Warn if counts vary more than Poisson ones, by more than three standard errors of the dispersion."""
     if dispersion > max(SPREAD_OUT, 1.0 + 3.0 * float(np.sqrt((2.0 + 1.0 / mean) / rows))):
         yield Finding(
@@ -316,6 +318,34 @@ def overdispersed(dispersion: float, mean: float, rows: int) -> Iterator[Finding
             f"about {np.sqrt(dispersion):.2g} times as large as they are told. Add features that tell who buys much, "
             "and take what rests on the standard errors (intervals, the twin's truths) with care.",
         )  # fmt: skip
+
+
+def changed(found: Constancy, discount: Discount | None) -> Iterator[Finding]:
+    """Warn if demand changed in the course of the log; ``discount`` is that of the fit."""
+    if found.p_value >= CHANGE_LEVEL:
+        return
+    since, before, after = found.rows - found.row, found.before, found.after
+    span = "" if found.first == 0 else f" among the last {found.rows - found.first:,} rows, which count"
+    half_life = max(since // 2, 1)
+    advice = f"follow it with half_life={half_life} (--half-life {half_life}: old rows count less)"
+    if discount is not None:
+        half_life = min(half_life, max(int(discount.half_life / 2.0), 1))
+        advice = f"take a shorter half-life, such as {half_life}"
+    yield Finding(
+        "demand-changed", "warning",
+        f"Demand has changed in the course of the log{span}, most likely near row {found.row:,} of {found.rows:,} "
+        f"({found.row / found.rows:.0%}): {', '.join(found.what)}. Where demand is constant this is said once in "
+        f"{1.0 / CHANGE_LEVEL:.0f} logs at most (here p {_pvalue(found.p_value)}). From before to after, the average "
+        f"customer's demand at {found.mean_price:.4g} went from {before.demand:.3g} to {after.demand:.3g}, the price "
+        f"sensitivity from {before.sensitivity:.3g} to {after.sensitivity:.3g} and the best price from "
+        f"{before.best_price:.4g} to {after.best_price:.4g}; the old one now loses {percent(max(found.loss, 0.0))} of "
+        f"revenue. If the rows are in order of time, {advice}, or make a drifting twin (--drift). Prices that changed "
+        "do not cause this by themselves, but together with a model that does not fit they can.",
+    )  # fmt: skip
+
+
+def _pvalue(p: float) -> str:
+    return f"= {p:.2g}" if p >= 1e-6 else "below 1e-6"
 
 
 def calibration(report: Report) -> Iterator[Finding]:

@@ -176,6 +176,56 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Side:
+    """Demand of the average customer before or after a change.
+
+    Attributes
+    ----------
+    demand : float
+        Mean demand at the mean price.
+    sensitivity : float
+        Price sensitivity.
+    best_price : float
+        The best price in the range of the model, at no cost.
+    """
+
+    demand: float
+    sensitivity: float
+    best_price: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constancy:
+    """The test that demand did not change in the course of the log, whose rows are taken to be in order of time.
+
+    Attributes
+    ----------
+    p_value : float
+        Probability of a larger fluctuation if demand never changed.
+    first, row, rows : int
+        First row of the test, the row near which a change is most likely, and the rows of the log.
+    what : tuple of str
+        What changed most surely, in words.
+    mean_price : float
+        The mean price.
+    before, after : Side
+        The average customer before and after that row.
+    loss : float
+        Share of the revenue that the best price from before loses afterwards.
+    """
+
+    p_value: float
+    first: int
+    row: int
+    rows: int
+    what: tuple[str, ...]
+    mean_price: float
+    before: Side
+    after: Side
+    loss: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """The report of :func:`hushprice.fit`.
 
@@ -195,6 +245,10 @@ class Report:
         Held-out scores; None if the log has too few rows.
     sensitivity, sensitivity_se : float
         Mean price sensitivity of the customers.
+    effective : float or None
+        With a half-life, the number of rows of equal weight that tell as much.
+    constancy : Constancy or None
+        Whether demand changed in the course of the log; None if there are too few rows to tell.
     """
 
     coefficients: tuple[Coefficient, ...]
@@ -205,6 +259,8 @@ class Report:
     held_out: HeldOut | None
     sensitivity: float
     sensitivity_se: float
+    effective: float | None = None
+    constancy: Constancy | None = None
 
 
 def coefficients(

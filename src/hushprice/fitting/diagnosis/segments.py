@@ -9,7 +9,7 @@ import numpy as np
 
 from hushprice.arrays import Array
 from hushprice.fitting.diagnosis.report import Index
-from hushprice.fitting.passes.design import Rows
+from hushprice.fitting.passes.design import Discount, Rows
 from hushprice.fitting.passes.survey import Survey
 from hushprice.fitting.reading.encoding import Category
 from hushprice.fitting.reading.source import Batch
@@ -29,11 +29,11 @@ class Groups:
     places: Callable[[Batch, Rows, int], Index]
 
     @classmethod
-    def of(cls, surveyed: Survey, theta: Array) -> Groups:
+    def of(cls, surveyed: Survey, theta: Array, discount: Discount | None = None) -> Groups:
         """By the segment column, or the first category among the features, or quarters of the predicted demand."""
         categories = [f for f in surveyed.encoding.features if isinstance(f, Category)]
         category = surveyed.segments or (categories[0] if categories else None)
-        return cls.quarters(surveyed, theta) if category is None else cls.levels(category)
+        return cls.quarters(surveyed, theta, discount) if category is None else cls.levels(category)
 
     @classmethod
     def levels(cls, category: Category) -> Groups:
@@ -49,12 +49,13 @@ class Groups:
         return cls(by=category.name, names=names, column=category.name, places=place)
 
     @classmethod
-    def quarters(cls, surveyed: Survey, theta: Array) -> Groups:
+    def quarters(cls, surveyed: Survey, theta: Array, discount: Discount | None = None) -> Groups:
         """By quarters of the demand predicted at the median price, so that the price itself does not sort."""
         middle = float(surveyed.price_quantiles([0.5])[0])
         d = surveyed.encoding.dim
         effect = theta[:d] - middle * theta[d:]
-        edges = quantile_edges(surveyed.encoding.encode(some_rows(surveyed, QUARTER_CUSTOMERS)) @ effect, len(QUARTERS))
+        some = surveyed.encoding.encode(some_rows(surveyed, QUARTER_CUSTOMERS, discount))
+        edges = quantile_edges(some @ effect, len(QUARTERS))
         names = QUARTERS if len(edges) == 3 and surveyed.encoding.dim > 1 else ("everyone",)
 
         def place(batch: Batch, rows: Rows, start: int) -> Index:
@@ -76,9 +77,19 @@ def quantile_edges(values: Array, parts: int) -> Array:
     return np.asarray(edges[edges > values.min()])
 
 
-def some_rows(surveyed: Survey, most: int) -> Batch:
-    """At most so many rows of the sample, chosen with a fixed seed: the whole sample, encoded, can be large."""
+def some_rows(surveyed: Survey, most: int, discount: Discount | None = None) -> Batch:
+    """At most so many rows of the sample, chosen with a fixed seed: the whole sample, encoded, can be large.
+
+    With a discount rows are drawn without replacement by it, at most half as many as there are effective ones, so
+    that those drawn are about as old as the rows that count.
+    """
     rows = surveyed.sample.rows
+    if discount is not None:
+        weight = discount.of(surveyed.numbers)
+        most = min(most, max(int(0.5 * weight.sum() ** 2 / (weight**2).sum()), 1))
+        with np.errstate(divide="ignore"):
+            rank = np.random.default_rng(0).exponential(size=rows) / weight
+        return surveyed.sample.take(np.sort(np.argsort(rank, kind="stable")[:most]))
     return (
         surveyed.sample.take(np.sort(np.random.default_rng(0).permutation(rows)[:most]))
         if rows > most

@@ -18,6 +18,39 @@ from hushprice.kernels import streamed as kernel
 
 PARTS = ("all", "train", "held-out")
 HELD_OUT = 5  # one row in this many is held out
+FORGOTTEN = 64.0  # half-lives after which a row counts for nothing: a weight of 2^-64 is lost in rounding
+
+
+@dataclass(frozen=True)
+class Discount:
+    """How much rows count by their age: 0.5^(age / half_life), where the last row of the log has age 0.
+
+    Parameters
+    ----------
+    half_life : float
+        Number of rows after which a row counts half.
+    rows : int
+        Number of rows of the log, complete or not.
+
+    Examples
+    --------
+    >>> Discount(half_life=10.0, rows=21).of(np.array([0, 10, 20]))
+    array([0.25, 0.5 , 1.  ])
+    """
+
+    half_life: float
+    rows: int
+
+    def of(self, number: npt.NDArray[np.int64]) -> Array:
+        """The factor of each row's weight; 0 for rows that are forgotten.
+
+        Parameters
+        ----------
+        number : ndarray of int
+            Row numbers.
+        """
+        lives = (self.rows - 1 - number) / self.half_life
+        return np.asarray(np.where(lives <= FORGOTTEN, np.exp2(-np.minimum(lives, FORGOTTEN)), 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +62,11 @@ class Rows:
     z : ndarray of shape (n, d)
         Contexts.
     price, y, w : ndarray of shape (n,)
-        Prices, outcomes and weights.
+        Prices, outcomes and weights. The weights are discounted by age if the design has a half-life.
     number : ndarray of shape (n,)
         Row numbers in the log.
+    own : ndarray of shape (n,)
+        Weights of the rows without the discount.
     """
 
     z: Array
@@ -39,6 +74,7 @@ class Rows:
     y: Array
     w: Array
     number: npt.NDArray[np.int64]
+    own: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,6 +101,8 @@ class Design:
         Row numbers of the sample.
     centre, spread : float
         Centre and scale of the price, which affect only rounding and the ridge.
+    discount : Discount, optional
+        How much rows count by their age; all the same by default.
     """
 
     source: Source
@@ -78,6 +116,7 @@ class Design:
     numbers: npt.NDArray[np.int64] | None = None
     centre: float = 0.0
     spread: float = 1.0
+    discount: Discount | None = None
 
     def __post_init__(self) -> None:
         if self.part not in PARTS:
@@ -90,7 +129,14 @@ class Design:
         object.__setattr__(self, "sensitive", mask)
 
     @classmethod
-    def of(cls, survey: Survey, *, sensitive: npt.NDArray[np.bool_] | None = None, part: str = "all") -> Design:
+    def of(
+        cls,
+        survey: Survey,
+        *,
+        sensitive: npt.NDArray[np.bool_] | None = None,
+        part: str = "all",
+        half_life: float | None = None,
+    ) -> Design:
         """The design for a surveyed log.
 
         Parameters
@@ -101,6 +147,8 @@ class Design:
             Which entries of the context the price sensitivity depends on. Default: all.
         part : str
             Which rows are read: "all", "train" or "held-out".
+        half_life : float, optional
+            Number of rows after which a row counts half. Default: all count the same.
         """
         return cls(
             source=survey.source,
@@ -114,23 +162,25 @@ class Design:
             numbers=survey.numbers,
             centre=survey.price.mean,
             spread=survey.price.sd if survey.price.sd > 0.0 else 1.0,
+            discount=None if half_life is None else Discount(half_life, survey.rows),
         )
 
     def on_sample(self) -> Design | None:
-        """The same design on the rows of the sample that are in its part; None if there are none."""
+        """The design on the rows of the sample that are in its part, without discount; None if there are none."""
         if self.sample is None or self.numbers is None:
             return None
         inside = self._inside(self.numbers)
         if not inside.any():
             return None
         source = Source.of_batch(self.sample.take(inside))
-        return replace(self, source=source, sample=None, numbers=None, part="all")
+        return replace(self, source=source, sample=None, numbers=None, part="all", discount=None)
 
     def _inside(self, number: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Mask of the row numbers in the part."""
-        if self.part == "all":
-            return np.ones(number.size, dtype=np.bool_)
-        return np.asarray(held_out(number) == (self.part == "held-out"))
+        """Mask of the row numbers in the part that are not forgotten."""
+        inside = np.ones(number.size, dtype=np.bool_)
+        if self.part != "all":
+            inside = np.asarray(held_out(number) == (self.part == "held-out"))
+        return inside if self.discount is None else inside & (self.discount.of(number) > 0.0)
 
     @property
     def dim(self) -> int:
@@ -173,11 +223,30 @@ class Design:
             A batch with the number of its first row, from :meth:`numbered`.
         """
         batch, number = self.choose(item)
-        w = np.ones(batch.rows) if self.weights is None else batch.numbers(self.weights)
-        return Rows(self.encoding.encode(batch), batch.numbers(self.price), batch.numbers(self.outcome), w, number)
+        own = np.ones(batch.rows) if self.weights is None else batch.numbers(self.weights)
+        w = own if self.discount is None else own * self.discount.of(number)
+        return Rows(self.encoding.encode(batch), batch.numbers(self.price), batch.numbers(self.outcome), w, number, own)
+
+    def weigh(self, batch: Batch, number: npt.NDArray[np.int64], *, power: int = 1) -> Array:
+        """The weights of rows times a power of their discount; empty if all of them are 1.
+
+        Parameters
+        ----------
+        batch : Batch
+            The rows, from :meth:`choose`.
+        number : ndarray of int
+            Their numbers in the log.
+        power : int
+            The power of the discount.
+        """
+        own = np.empty(0) if self.weights is None else batch.numbers(self.weights)
+        if self.discount is None:
+            return own
+        discount = self.discount.of(number) ** power
+        return own * discount if own.size else discount
 
     def choose(self, item: tuple[Batch, int]) -> tuple[Batch, npt.NDArray[np.int64]]:
-        """The complete rows of the part in one batch, and their numbers.
+        """The complete rows of the part in one batch that are not forgotten, and their numbers.
 
         Parameters
         ----------

@@ -117,11 +117,14 @@ class Newton:
             self.sums, self.theta, self.decrement = sums, theta, float(state[2])
         return status
 
-    def sweep(self, t: Array) -> Sums:
-        """One pass: loss, gradient and information at t, added batch by batch in order."""
+    def sweep(self, t: Array, *, power: int = 1) -> Sums:
+        """One pass: loss, gradient and information at t, added batch by batch in order.
+
+        The discount of old rows, if there is one, is taken to ``power``.
+        """
         self.passes += 1
         total, read = Sums(), 0
-        for sums, rows, constant in in_order(lambda item: self._batch(item, t), self.design.numbered()):
+        for sums, rows, constant in in_order(lambda item: self._batch(item, t, power), self.design.numbered()):
             total.add(sums)
             self.constant += constant
             read += rows
@@ -131,12 +134,12 @@ class Newton:
             raise InvalidInput(f"{self.design.source.name} has no complete rows in the part {self.design.part!r}.")
         return total
 
-    def _batch(self, item: tuple[Batch, int], t: Array) -> tuple[Sums, int, float]:
+    def _batch(self, item: tuple[Batch, int], t: Array, power: int) -> tuple[Sums, int, float]:
         """The sums over one batch, its rows, and in the first pass the constant of its log-likelihood."""
         design, code, d = self.design, self.family.code, self.design.dim
-        batch, _ = design.choose(item)
+        batch, number = design.choose(item)
         y, price = batch.numbers(design.outcome), batch.numbers(design.price)
-        w = np.empty(0) if design.weights is None else batch.numbers(design.weights)
+        w = design.weigh(batch, number, power=power)
         constant = 0.0
         if self.passes == 1:
             self.family.check_outcome(y)

@@ -33,7 +33,8 @@ class StreamedFit:
         Estimate; 0 at entries of beta that are not sensitive.
     covariance : ndarray of shape (2 d, 2 d)
         ``phi H^-1 I H^-1`` with H the penalised and I the plain information; NaN for coefficients that the records do
-        not identify.
+        not identify. With a half-life I is the information with squared discounts: see the notes of
+        :func:`stream_fit`.
     loglik : float
         Log-likelihood with all constants; for linear demand at the estimated dispersion.
     dispersion : float
@@ -42,6 +43,9 @@ class StreamedFit:
         Number of identified coefficients, and of all.
     records, weight : int, float
         Number of records and the sum of their weights.
+    effective : float
+        Number of records of equal weight that tell as much, ``(sum w)^2 / sum u f^2`` with weights w = u f, u those of
+        the log and f the discounts; the weight if there is no half-life.
     passes : int
         Number of passes over the log.
     ridge : float
@@ -58,6 +62,7 @@ class StreamedFit:
     coefficients: int
     records: int
     weight: float
+    effective: float
     passes: int
     ridge: float
     separable: bool
@@ -115,6 +120,12 @@ def stream_fit(
     theta in standard units: with (p - centre) / spread instead of p. Weights count like repeated records, in standard
     errors and dispersion too.
 
+    With a half-life w_i = u_i f_i, u_i the weight of the log and f_i the discount. A score then has variance
+    u_i f_i^2 phi psi'', not u_i f_i phi psi'', so that the covariance is the sandwich ``phi H^-1 I H^-1`` with
+    ``I = sum u f^2 psi'' x x'``, which takes one pass more. The dispersion of linear demand is
+    ``sum w r^2 / (sum w - tr H^-1 I)``, without bias. A discounted estimate follows demand that changes; its standard
+    errors are those of chance, and do not tell how far demand has moved since the rows that it rests on.
+
     With a million records or more, a step shorter than 0.001, and shorter than 0.0003 times the one before, is the last
     as well: steps shrink quadratically, so the remaining error is 1e-10 standard errors, and the relative error of the
     covariance 1e-7.
@@ -162,9 +173,16 @@ def _result(run: Newton, ridge: float, separated: bool) -> StreamedFit:
     values, vectors = np.linalg.eigh(run.plain / np.outer(size, size))
     identified = values > _SINGULAR * m * max(values[-1], 0.0)
     rank = int(identified.sum())
-    linear, freedom = run.family.estimates_scale, sums.weight - rank
+    middle, effective, lost = None, sums.weight, float(rank)
+    if run.design.discount is not None:
+        squared = run.sweep(run.theta, power=2)
+        middle, effective = run.scale.information(squared.blocks), sums.weight**2 / squared.weight
+        lost = float(
+            np.sum(np.linalg.pinv(run.plain / np.outer(size, size), hermitian=True) * (middle / np.outer(size, size)))
+        )  # tr H^-1 I
+    linear, freedom = run.family.estimates_scale, sums.weight - lost
     dispersion = 2.0 * sums.loss / freedom if linear and freedom > 0 else 1.0
-    covariance = run.scale.map @ (dispersion * _covariance(run.plain, ridge)) @ run.scale.map.T
+    covariance = run.scale.map @ (dispersion * _covariance(run.plain, ridge, middle)) @ run.scale.map.T
     if rank < m:
         unidentified = run.scale.unidentified(vectors[:, ~identified], size)
         covariance[unidentified, :] = covariance[:, unidentified] = np.nan
@@ -183,20 +201,26 @@ def _result(run: Newton, ridge: float, separated: bool) -> StreamedFit:
         coefficients=m,
         records=sums.records,
         weight=sums.weight,
+        effective=float(effective),
         passes=run.passes,
         ridge=ridge,
         separable=separated,
     )
 
 
-def _covariance(information: Array, ridge: float) -> Array:
-    """H^-1 I H^-1 with H = I + ridge, by the kernel's Cholesky, which tolerates columns of different scale."""
+def _covariance(information: Array, ridge: float, middle: Array | None = None) -> Array:
+    """H^-1 M H^-1 with H = I + ridge, by the kernel's Cholesky, which tolerates columns of different scale.
+
+    M is the information I itself by default.
+    """
     m = len(information)
     factor, inverse, eye = np.zeros((m, m)), np.empty((m, m)), np.eye(m)
     if not newton.cholesky(information + ridge * eye, factor):  # the ridge is lost in rounding
         lift = 1e-12 * m * np.diag(np.diag(information))
         newton.cholesky(information + ridge * eye + lift, factor)
     newton.invert(factor, inverse)
+    if middle is not None:
+        return np.asarray(inverse @ middle @ inverse)
     return np.asarray(inverse - ridge * inverse @ inverse)
 
 

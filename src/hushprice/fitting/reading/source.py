@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 from unicodedata import category
@@ -316,6 +317,20 @@ def require_single(origin: str, columns: Sequence[str]) -> None:
     twice = sorted({c for c in columns if list(columns).count(c) > 1})
     if twice:
         raise InvalidInput(f"{origin} has more than one column {', '.join(map(repr, twice))}: keep one.")
+
+
+def require_order(source: Source) -> None:
+    """Refuse a log of several files whose order of names may not be that of time: part-10 comes before part-2."""
+    names = [str(getattr(part, "path", part.name)) for part in source.parts]
+    for earlier, later in pairwise(names):
+        words = zip(*(re.findall(r"[0-9]+|[^0-9]+", name) for name in (earlier, later)), strict=False)
+        a, b = next(((a, b) for a, b in words if a != b), ("", ""))
+        if a.isdigit() and b.isdigit() and int(a) > int(b):
+            raise InvalidInput(
+                f"With a half-life rows must be in order of time, oldest first. The files of {source.name} are read in "
+                f"the order of their names, {Path(earlier).name} before {Path(later).name}: give numbers the same "
+                "length (01, 02, ...), or give one file."
+            )
 
 
 def rows_for(width: int) -> int:
