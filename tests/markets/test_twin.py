@@ -64,7 +64,7 @@ def fitted(log: Log, *, family: str = "logistic", weights: Any = None, **changes
         "family_": kind, "theta_": theta, "alpha_": theta[:3], "beta_": theta[3:], "covariance_": covariance,
         "encoding_": ENCODING, "prices_": seen, "seen_": seen, "segments_": "risk", "outcome_": "sold",
         "price_": "price", "findings_": [], "weights_": None, "report_": SimpleNamespace(by="", segments=()),
-        "to_dict": dict,
+        "half_life_": None, "path_": None, "to_dict": dict,
     }  # fmt: skip
     return SimpleNamespace(**facts | changes)
 
@@ -576,7 +576,7 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"version": 2}, "newer"),
+        ({"version": 3}, "newer"),
         ({"version": "x"}, "version"),
         ({"market": {}}, "damaged"),
         ({"about": {"log": 1}}, "damaged"),

@@ -281,6 +281,7 @@ def _group(group: Any) -> dict[str, Any]:
 def _assumptions(plan: Plan) -> Section:
     twin = plan.twin
     drawn = "is drawn anew from the fitted model's normal distribution" if twin.covariance is not None else "is the fit"
+    course = "stay as it was" if twin.drift is None else "move over the horizon as it did"
     text = [
         f"Customers are drawn with replacement from {len(twin.contexts.rows):,} rows of the log; in each replication "
         f"the truth {drawn}. Today's prices: {twin.about.today}. Prices allowed: {allowed_prices(twin)}. One unit of "
@@ -288,7 +289,7 @@ def _assumptions(plan: Plan) -> Section:
         "The model's prices are quoted without any more learning. Policies that learn start from nothing, "
         "or from the log where they say so.",
         *([_known_bounds(plan)] if any(option.partner for option in plan.options) else []),
-        "Demand is taken to stay as it was in the log, and customers not to react to being priced.",
+        f"Demand is taken to {course} in the log, and customers not to react to being priced.",
     ]
     note = f"hushprice {__version__}, seed {plan.seed}. The policies in words: " + "; ".join(
         o.word for o in plan.options

@@ -14,6 +14,7 @@ from hushprice.cli.options import AsCsv, AsJson, Load, SeedOption, Workers
 from hushprice.cli.output import Output, counting_bar, show_findings
 from hushprice.cli.study_progress import folder, names_of
 from hushprice.errors import InvalidInput
+from hushprice.markets.twin.twin import follow
 from hushprice.markets.twin.twin_file import load_twin
 from hushprice.planning import EPSILONS, LEARNING, OPT_OUT, Plan
 from hushprice.planning import plan as make
@@ -51,6 +52,9 @@ def plan(
     epsilon: Annotated[float, typer.Option("--epsilon", help="Privacy level of those who opt out.")] = 2.0,
     worth: Annotated[float, typer.Option("--worth", help="Money for one unit of price.")] = 1.0,
     currency: Annotated[str, typer.Option("--currency", help="Its sign, as '$' or 'EUR '.")] = "",
+    drift: Annotated[
+        bool, typer.Option("--drift", help="Let demand move over a run as it did over the log, oldest rows first.")
+    ] = False,
     out: Annotated[
         Path,
         typer.Option(
@@ -70,10 +74,14 @@ def plan(
     Example: hushprice plan shop.twin --worth 100 --currency '$' --out plan
 
     Shorter: hushprice plan shop.twin look-ahead --epsilons 1,4 --opt-out none --replications 20
+
+    On demand that moves as in the log: hushprice plan shop.twin look-ahead --drift --epsilons none --opt-out none
     """
     output = Output.choose(json, csv)
     load_policies(load)
     market = load_twin(twin)
+    if drift:
+        market = follow(market)
     levels = numbers("--epsilons", epsilons, EPSILONS)
     shares = numbers("--opt-out", opt_out, OPT_OUT)
     check_folder(folder(out))

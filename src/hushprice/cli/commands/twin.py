@@ -59,14 +59,20 @@ def twin(
     certain: Annotated[
         bool, typer.Option("--certain", help="Take the fitted demand for certain; do not draw the truth around it.")
     ] = False,
+    drift: Annotated[
+        bool, typer.Option("--drift", help="Let demand move over a run as it did over the log, oldest rows first.")
+    ] = False,
     anyway: Annotated[bool, typer.Option("--anyway", help="Although the model has findings that say stop.")] = False,
     json: AsJson = False,
 ) -> None:
     """Make a market of your own from a fitted model and its log, and check it by replaying the logged prices.
 
-    The twin file holds the customers' encoded features: keep it as confidential as the log.
+    The twin file holds the customers' encoded features: keep it as confidential as the log. A model with a half-life
+    makes a twin of the latest customers and their demand.
 
     Example: hushprice twin model.json offers.csv --today 7.5 --out shop.twin
+
+    Where demand has changed: hushprice twin model.json offers.csv --drift --out moving.twin
 
     Then: hushprice plan shop.twin, or hushprice compare look-ahead etc --market twin:file=shop.twin
     """
@@ -83,6 +89,7 @@ def twin(
         rows=rows,
         uncertain=not certain,
         anyway=anyway,
+        drift=drift,
     )
     save_twin(made, target)
     if json:

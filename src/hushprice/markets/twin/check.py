@@ -10,6 +10,8 @@ third central moment of an outcome,
 with - on the rows of the fit and + on others (first-order expansions in the error of theta). The spread of a yes or no
 follows from its mean, and that of linear demand is fitted to these residuals, so neither is compared.
 
+With a model that has a half-life the rows are discounted as in its fit, and the spread is not compared.
+
 All tests together reject a true model 1 time in 100 (Bonferroni). The check also draws new outcomes at the logged
 prices and reports their mean and spread next to those of the log.
 """
@@ -25,7 +27,7 @@ from scipy.special import ndtr
 
 from hushprice.arrays import Array
 from hushprice.errors import InvalidInput
-from hushprice.fitting import Source
+from hushprice.fitting import Discount, Source
 from hushprice.markets.twin.replay import Grouping, Replay, Weighed, gap_of, tenths
 from hushprice.markets.twin.rows import TwinRows, rows_of, sample_rows
 
@@ -151,13 +153,28 @@ def check_twin(
     if model.outcome_ is None:
         raise InvalidInput("The model does not know the log's outcome column: fit it with hushprice.fit(log, ...).")
     source = Source.open(log)
-    some = sample_rows(rows_of(model, source, segment=column, weights=weights), most=100_000).rows
-    return replay(model, rows_of(model, source, segment=column, weights=weights), some, segment=column, seed=seed)
+    sample = sample_rows(rows_of(model, source, segment=column, weights=weights), most=100_000)
+    again = rows_of(model, source, segment=column, weights=weights)
+    discount = discount_of(model, sample.seen)
+    return replay(model, again, sample.rows, segment=column, seed=seed, discount=discount)
 
 
-def replay(model: Any, batches: Iterator[TwinRows], some: TwinRows, *, segment: str | None, seed: int = 0) -> TwinCheck:
+def discount_of(model: Any, rows: int) -> Discount | None:
+    """The discount of a model with a half-life, for a log of so many rows."""
+    return None if model.half_life_ is None else Discount(model.half_life_, rows)
+
+
+def replay(
+    model: Any,
+    batches: Iterator[TwinRows],
+    some: TwinRows,
+    *,
+    segment: str | None,
+    seed: int = 0,
+    discount: Discount | None = None,
+) -> TwinCheck:
     """Replay rows through a model; the rows in ``some`` determine the boundaries of tenths."""
-    sums = _Sums(model, some, segment=segment, seed=seed)
+    sums = _Sums(model, some, segment=segment, seed=seed, discount=discount)
     for rows in batches:
         sums.add(rows)
     if not sums.rows:
@@ -168,7 +185,10 @@ def replay(model: Any, batches: Iterator[TwinRows], some: TwinRows, *, segment: 
 class _Sums:
     """Sums over the log."""
 
-    def __init__(self, model: Any, some: TwinRows, *, segment: str | None, seed: int) -> None:
+    def __init__(
+        self, model: Any, some: TwinRows, *, segment: str | None, seed: int, discount: Discount | None
+    ) -> None:
+        self.discount = discount
         self.theta, self.family = np.asarray(model.theta_), model.family_
         self.dim = dim = len(self.theta) // 2
         covariance = np.asarray(model.covariance_, dtype=np.float64)
@@ -183,6 +203,7 @@ class _Sums:
             self.groupings.insert(2, Grouping(f"segments ({segment})", None, dim))
         self.rows = self.seen = 0
         self.score, self.third = np.zeros(2 * dim), np.zeros(2 * dim)
+        self.information = np.zeros((2 * dim, 2 * dim))
         self.moments, self.squares = np.zeros(5), np.zeros(4)
 
     def _eta(self, rows: TwinRows) -> Array:
@@ -193,10 +214,13 @@ class _Sums:
     def add(self, rows: TwinRows) -> None:
         """Add a batch."""
         self.rows, self.seen = self.rows + len(rows.y), self.seen + rows.seen
-        eta, w, y = self._eta(rows), rows.w, rows.y
+        factor = np.ones(len(rows.y)) if self.discount is None else self.discount.of(rows.number)
+        eta, w, y = self._eta(rows), rows.w * factor, rows.y
         mu, psi2 = self.family.mean(eta), self.family.curvature(eta)
         x = np.hstack([rows.z, -rows.price[:, None] * rows.z])
-        weighed = Weighed(w, y, mu, self.family.variance(eta), (w * psi2)[:, None] * x)
+        weighed = Weighed(w, y, mu, factor * self.family.variance(eta), (w * psi2)[:, None] * x, factor)
+        if self.discount is not None:
+            self.information += weighed.vx.T @ x
         values = {"overall": rows.price, "tenths of the price": rows.price, "tenths of predicted demand": mu}
         for grouping in self.groupings:
             grouping.add(values.get(grouping.what, rows.segment), weighed)
@@ -214,11 +238,14 @@ class _Sums:
         same = float(self.score @ self.S @ self.score) < 1e-3 * len(self.theta)
         sign, events = -1.0 if same else 1.0, self.family.outcomes != "real"
         n, y1, y2, drawn1, drawn2 = self.moments
+        inverse = None
+        if self.discount is not None and same:
+            inverse = self.family.scale**2 * np.linalg.pinv(self.information, hermitian=True)
         return TwinCheck(
             rows=self.rows,
             left_out=self.seen - self.rows,
             same_rows=same,
-            comparisons=tuple(g.compare(self.S, sign, events=events) for g in self.groupings),
+            comparisons=tuple(g.compare(self.S, sign, events=events, inverse=inverse) for g in self.groupings),
             mean_seen=float(y1 / n),
             mean_drawn=float(drawn1 / n),
             spread_seen=float(np.sqrt(max(y2 / n - (y1 / n) ** 2, 0.0))),
@@ -229,6 +256,6 @@ class _Sums:
     def _spread(self, sign: float) -> float | None:
         """Q in standard errors; None if it is not compared."""
         Q, variance, pairs, error = self.squares
-        if 0.5 * pairs < FEW_PAIRS:
+        if 0.5 * pairs < FEW_PAIRS or self.discount is not None:
             return None
         return float((Q - sign * error) / np.sqrt(variance + sign * self.third @ self.S @ self.third))

@@ -6,7 +6,15 @@ the variance of an outcome, and B_g = sum of w psi'' x, x = (z, -p z),
     Cov(r) = D - B S B'   on the rows that the model was fitted to, S the covariance of theta
     Cov(r) = D + B S B'   on other rows, where the error of theta adds to the gap
 
-and r' Cov(r)^- r is chi-squared with rank(Cov(r)) degrees of freedom. Groups whose gap the fit forces to 0 (all rows
+With rows that are discounted by factors f, as in a fit with a half-life, r_g = sum of w f (y - mu) and
+
+    Cov(r) = D - C A B' - B A C' + B S B'   on the rows of the fit
+    Cov(r) = D + B S B'                     on other rows
+
+with D = diag(sum of w f^2 v), B_g = sum of w f psi'' x, C_g = sum of w f^2 psi'' x and A the inverse of
+sum of w f psi'' x x' / phi. Without a discount C = B and A = S.
+
+r' Cov(r)^- r is chi-squared with rank(Cov(r)) degrees of freedom. Groups whose gap the fit forces to 0 (all rows
 together, segments that are features) are no evidence and do not count.
 """
 
@@ -86,13 +94,17 @@ def gap_of(value: float, reference: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """Rows with their weights w, outcomes y, means mu and variances v of the outcomes, and w psi'' x."""
+    """Rows with their weights w, outcomes y, means mu and variances v of the outcomes, w psi'' x, and discounts.
+
+    ``w`` has the discount once and ``v`` once more.
+    """
 
     w: Array
     y: Array
     mu: Array
     v: Array
     vx: Array
+    factor: Array
 
 
 class Grouping:
@@ -103,7 +115,7 @@ class Grouping:
         count = MAX_GROUPS_OF_ROWS if edges is None else len(edges) + 1
         self.names = Names(what.capitalize())
         self.w, self.y, self.mu, self.v = (np.zeros(count) for _ in range(4))
-        self.B = np.zeros((count, 2 * dim))
+        self.B, self.C = np.zeros((count, 2 * dim)), np.zeros((count, 2 * dim))
         self.low, self.high = np.full(count, np.inf), np.full(count, -np.inf)
 
     def add(self, values: Any, rows: Weighed) -> None:
@@ -119,9 +131,12 @@ class Grouping:
             total += np.bincount(index, weights=part, minlength=count)
         for j in range(self.B.shape[1]):
             self.B[:, j] += np.bincount(index, weights=rows.vx[:, j], minlength=count)
+        if (rows.factor != 1.0).any():
+            for j in range(self.C.shape[1]):
+                self.C[:, j] += np.bincount(index, weights=rows.factor * rows.vx[:, j], minlength=count)
 
-    def compare(self, S: Array, sign: float, *, events: bool) -> Replay:
-        """The test over the groups, with small groups joined."""
+    def compare(self, S: Array, sign: float, *, events: bool, inverse: Array | None = None) -> Replay:
+        """The test over the groups, with small groups joined; ``inverse`` is A where the rows are discounted."""
         members = self._members(events)
         w, y, mu, v = (
             np.array([total[rows].sum() for _, rows in members]) for total in (self.w, self.y, self.mu, self.v)
@@ -131,6 +146,10 @@ class Grouping:
         gap = (y - mu) / root
         # B sums psi'' x, so that for linear demand B S B' is in the units of D = phi n
         covariance = np.eye(len(v)) + sign * (B / root[:, None]) @ S @ (B / root[:, None]).T
+        if inverse is not None:
+            C = np.array([self.C[rows].sum(axis=0) for _, rows in members]).reshape(len(members), -1)
+            across = (C / root[:, None]) @ inverse @ (B / root[:, None]).T
+            covariance = np.eye(len(v)) - across - across.T + (B / root[:, None]) @ S @ (B / root[:, None]).T
         free = np.diag(covariance)
         z = [float(g / np.sqrt(f)) if f > FORCED else None for g, f in zip(gap, free, strict=True)]
         values, vectors = np.linalg.eigh(covariance)

@@ -4,6 +4,9 @@
     customers     rows of the log, drawn with replacement, each with its cost, segment and today's price
     truth         in replication i of a simulation, theta_i ~ N(theta, covariance)
 
+A twin of a model with a half-life draws rows by their discount, so that its customers are the latest too. A drifting
+twin follows the demand of ten consecutive parts of the log, which the model knows as its path.
+
 Results on a twin thus average over the uncertainty of the fitted demand. If the log has more than ``rows`` rows, the
 customers are a reproducible uniform sample of them; rows with weights are repeated in proportion to their weights.
 """
@@ -11,20 +14,21 @@ customers are a reproducible uniform sample of them; rows with weights are repea
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from hushprice.arrays import Array
+from hushprice.arrays import Array, array
 from hushprice.demand import Rules, Terms
-from hushprice.errors import InvalidInput, finite, positive_int, price_range
+from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, positive_int, price_range
 from hushprice.fitting import Finding, Source
 from hushprice.fitting.diagnosis.findings import at_ends, boundary, extrapolation, percent, severest
 from hushprice.kernels.terms import best_prices_on_terms
+from hushprice.markets.drifting import drifting
 from hushprice.markets.market import Market, Resample
-from hushprice.markets.twin.check import TwinCheck, replay
+from hushprice.markets.twin.check import TwinCheck, discount_of, replay
 from hushprice.markets.twin.rows import (
     NEGLIGIBLE_SHARE,
     Range,
@@ -213,6 +217,7 @@ def twin(
     rows: int = 100_000,
     uncertain: bool = True,
     anyway: bool = False,
+    drift: bool = False,
 ) -> Twin:
     """A market from a fitted :class:`~hushprice.fitting.DemandModel` and its log.
 
@@ -241,6 +246,8 @@ def twin(
         Whether each replication draws its truth from the model's covariance.
     anyway : bool
         Whether to accept a model with findings that forbid setting prices from it.
+    drift : bool
+        Whether demand moves over a run as it did over the log, from its first rows to its last: see :func:`follow`.
 
     Returns
     -------
@@ -251,6 +258,8 @@ def twin(
     InvalidInput
         If the model is refused, the log has no complete row, or an option does not fit the log.
     """
+    if drift and model.path_ is None:
+        raise InvalidInput(NO_PATH)
     rows = positive_int("rows", rows)
     column, weights = model.segments_ if segment is None else segment, model.weights_ if weights is None else weights
     refuse(model.findings_, anyway=anyway)
@@ -260,11 +269,15 @@ def twin(
     sample = sample_rows(rows_of(model, source, segment=column, cost=unit, today=today, weights=weights), most=rows)
     if not sample.complete:
         raise InvalidInput(f"No row of {source.name} is complete: each misses a price, an outcome or something else.")
-    customers = by_weight(sample.rows, rows)
+    discount = discount_of(model, sample.seen)
+    latest = sample.rows
+    if discount is not None:
+        latest = replace(latest, w=latest.w * discount.of(latest.number))
+    customers = by_weight(latest, rows)
     check = None
     if model.outcome_ is not None:
         again = rows_of(model, source, segment=column, weights=weights)
-        check = replay(model, again, sample.rows, segment=column)
+        check = replay(model, again, sample.rows, segment=column, discount=discount)
     about = About(
         log=source.name,
         log_rows=sample.complete,
@@ -283,7 +296,7 @@ def twin(
         check=check,
     )
     names, contexts = _contexts(customers, unit, column, rules)
-    return Twin(
+    made = Twin(
         name="twin",
         alpha=np.array(model.alpha_),
         beta=np.array(model.beta_),
@@ -297,6 +310,61 @@ def twin(
         covariance=_covariance(model) if uncertain else None,
         about=about,
     )
+    return follow(made, model.path_) if drift else made
+
+
+NO_PATH = (
+    "The model does not know the course of demand, so that no twin can drift by it: its log had too few rows, or did "
+    "not identify every coefficient, or an older hushprice fitted it. Fit the model again, or take a twin without drift."
+)
+
+
+def follow(base: Twin, path: Array | None = None) -> Twin:
+    """A twin whose demand moves over a run as it did over the log.
+
+    The smoothed theta of each part holds in the middle of its tenth of the run, with straight lines between them. What
+    does not tell the moment, such as best prices and findings, is of the start of the run, which is the oldest demand.
+    Where the log shows no change of demand, the twin stays as it is but for a note.
+
+    Parameters
+    ----------
+    base : Twin
+        The twin.
+    path : ndarray of shape (k, 2 d), optional
+        theta of consecutive parts of the log. Default: that of the twin's model.
+
+    Returns
+    -------
+    Twin
+        The drifting twin; a twin that drifts already is returned unchanged.
+
+    Raises
+    ------
+    InvalidInput
+        If the model has no path.
+    """
+    if base.drift is not None:
+        return base
+    rows = (base.about.model or {}).get("path") if path is None else path
+    if rows is None:
+        raise InvalidInput(NO_PATH)
+    parts = array("path", rows, shape=(None, 2 * base.dim), limit=LARGEST_VALUE)
+    size = np.abs(parts).max(axis=0)
+    if (np.ptp(parts, axis=0) <= ROUNDING * size).all():
+        text = "The log shows no change of demand, so that the twin does not drift either."
+        return _noted(base, Finding("no-drift", "note", text))
+    middles = (np.arange(len(parts)) + 0.5) / len(parts)
+    moments = np.linspace(0.0, 1.0, 2 * len(parts) + 1)
+    between = np.array([np.interp(moments, middles, column) for column in parts.T]).T
+    text = (
+        "Over a run demand moves as it did over the log. Best prices, coefficients and what else does not tell the "
+        "moment are of the start of a run, which is the oldest demand."
+    )
+    return drifting(_noted(base, Finding("drifting-twin", "note", text)), "path", path=between)
+
+
+def _noted(base: Twin, finding: Finding) -> Twin:
+    return replace(base, about=replace(base.about, findings=(*base.about.findings, finding)))
 
 
 def refuse(findings: Iterable[Finding], *, anyway: bool) -> None:

@@ -3,6 +3,8 @@
     columns     "z: <name>" per entry of z, then cost, segment and today if present
     metadata    hushprice = {"format": "hushprice-twin", "version": 1, "market": {...}, "about": {...}} as JSON
 
+A twin that drifts has version 2, and its path in "market".
+
 Any Parquet reader can read it. It contains customers' encoded features and is as confidential as the log. It is written
 to a temporary file and renamed, so that a crash leaves the old file intact. Nothing is unpickled.
 """
@@ -26,10 +28,11 @@ from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput
 from hushprice.files import check_target, check_version, replacing
 from hushprice.fitting.model_fields import damaged, number, restore
 from hushprice.fitting.model_file import plain
+from hushprice.markets.drift import Drift
 from hushprice.markets.market import Resample
 from hushprice.markets.twin.twin import About, Facts, Twin
 
-TWIN_FORMAT, TWIN_VERSION = "hushprice-twin", 1
+TWIN_FORMAT, TWIN_VERSION = "hushprice-twin", 2
 KEY = b"hushprice"
 PREFIX = "z: "
 
@@ -58,14 +61,14 @@ def save_twin(twin: Twin, path: str | PathLike[str]) -> Path:
     TwinFileError
         If the file cannot be written.
     InvalidInput
-        If the twin drifts, which its file does not tell.
+        If the twin drifts in another way than by a path.
     """
-    if twin.drift is not None:
-        raise InvalidInput(f"{twin.name} drifts, which the file of a twin does not tell: save the twin without drift.")
+    if twin.drift is not None and twin.drift.kind != "path":
+        raise InvalidInput(f"{twin.name} has a drift that no file of a twin tells: save the twin without drift.")
     target = check_twin_target(path)
     metadata = {
         "format": TWIN_FORMAT,
-        "version": TWIN_VERSION,
+        "version": 1 if twin.drift is None else TWIN_VERSION,  # others are read by older releases too
         "market": _market_fields(twin),
         "about": plain(twin.about),
     }
@@ -135,6 +138,7 @@ def load_twin(path: str | PathLike[str]) -> Twin:
             names=tuple(name.removeprefix(PREFIX) for name in table.column_names if name.startswith(PREFIX)),
             contexts=contexts,
             about=_about(about),
+            drift=None if market.get("path") is None else Drift.of("path", path=market["path"]),
         )
     except (HushpriceError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as problem:
         what = str(problem).removeprefix("The model is damaged: ").rstrip(".")
@@ -171,8 +175,10 @@ def from_file(
 
 def _market_fields(twin: Twin) -> dict[str, Any]:
     """The fields of the market as plain data."""
+    drift = {} if twin.drift is None else {"path": twin.drift.path}
     market: dict[str, Any] = plain(
         {
+            **drift,
             "alpha": twin.alpha,
             "beta": twin.beta,
             "family": family_config(twin.family),
