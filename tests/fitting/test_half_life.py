@@ -191,6 +191,16 @@ def test_forgotten_rows_take_no_part() -> None:
     assert "not-identified" in codes
 
 
+@pytest.mark.parametrize("half_life", [1e-300, 0.3, 5.0, 1e300])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_extreme_half_lives_are_harmless(family: str, half_life: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hushprice.fitting.passes.survey_sums.SAMPLE_ROWS", 200)  # the sample may miss the latest rows
+    model = fit(quotes(family, 3_000, 1), price="price", outcome="sold", family=family, half_life=half_life)
+    assert np.isfinite(model.theta_).all()
+    assert model.report_.effective is not None
+    assert 1.0 <= model.report_.effective <= 3_000.0 + 1e-6
+
+
 def test_few_effective_rows_are_few_rows() -> None:
     codes = {f.code for f in fit(quotes("logistic", 5_000, 1), price="price", outcome="sold", half_life=20.0).findings_}
     assert "few-rows" in codes

@@ -5,12 +5,16 @@ Statistical tests have fixed seeds; with a correct program they would fail with 
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from pyarrow import parquet
 from scipy import stats
@@ -18,6 +22,9 @@ from typer.testing import CliRunner
 
 from hushprice import checks
 from hushprice.cli.app import app
+from hushprice.cli.commands.fit import fit as fit_command
+from hushprice.cli.commands.plan import plan as plan_command
+from hushprice.cli.commands.twin import twin as twin_command
 from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.fitting import DemandModel, fit
 from hushprice.markets.twin.check import check_twin
@@ -193,8 +200,6 @@ def run(*words: Any) -> Any:
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """fit says that demand changed and how to follow it; twin and plan do."""
-    import pandas as pd
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     pd.DataFrame(MOVED).to_csv("log.csv", index=False)
@@ -223,10 +228,29 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "move over the horizon as it did in the log" in Path("a/report.html").read_text()
 
 
+def test_the_examples_in_the_help_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(MOVED).rename(columns={"price": "offer"})
+    frame["risk"] = np.where(frame.index % 3 == 0, "HIGH", "LOW")
+    for name in ("quotes.csv", "offers.csv"):
+        frame.to_csv(name, index=False)
+    done = []
+    for command, more in (
+        (fit_command, ["--out", "model.json"]),
+        (twin_command, []),
+        (plan_command, ["-n", "2", "-T", "200"]),
+    ):
+        for words in re.findall(r"hushprice (\w+ .*(?:--half-life|--drift).*)", inspect.getdoc(command) or ""):
+            if words.startswith("plan"):
+                assert run("twin", "model.json", "quotes.csv", "--out", "shop.twin").exit_code == 0
+            result = run(*shlex.split(words), *more)
+            assert result.exit_code == 0, result.output
+            done.append(words.split()[0])
+    assert done == ["fit", "twin", "plan"]
+
+
 @pytest.mark.parametrize("value", ["0", "-3", "inf", "nan"])
 def test_a_bad_half_life_writes_nothing(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pandas as pd
-
     monkeypatch.chdir(tmp_path)
     pd.DataFrame(shop(300, 1)).to_csv("log.csv", index=False)
     words = ["--price", "price", "--outcome", "sold", "--features", "age"]

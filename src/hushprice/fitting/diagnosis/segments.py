@@ -84,8 +84,8 @@ def some_rows(surveyed: Survey, most: int, discount: Discount | None = None) -> 
     that those drawn are about as old as the rows that count.
     """
     rows = surveyed.sample.rows
-    if discount is not None:
-        weight = discount.of(surveyed.numbers)
+    weight = None if discount is None else discount.of(surveyed.numbers)
+    if weight is not None and weight.any():  # in a long log all rows of the sample may be forgotten
         most = min(most, max(int(0.5 * weight.sum() ** 2 / (weight**2).sum()), 1))
         with np.errstate(divide="ignore"):
             rank = np.random.default_rng(0).exponential(size=rows) / weight

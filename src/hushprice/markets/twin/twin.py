@@ -315,7 +315,7 @@ def twin(
 
 NO_PATH = (
     "The model does not know the course of demand, so that no twin can drift by it: its log had too few rows, or did "
-    "not identify every coefficient, or an older hushprice fitted it. Fit the model again, or take a twin without drift."
+    "not identify every coefficient, or an older hushprice fitted it. Fit it again, or take a twin without drift."
 )
 
 
