@@ -45,7 +45,9 @@ LOG_PARTS = 10  # consecutive parts of the log whose information, and whose dema
 BLOCKS_PER_PART = 10  # blocks of rows of a part, at most
 ROWS_PER_BLOCK = 20  # fewest rows of a block, if there are several in a part
 WINDOW = 3.0  # half-lives in which changes are looked for, if there is a half-life
-INFORMATION_ROWS = 65_536  # rows that informations are summed over, or 200 per coefficient
+INFORMATION_ROWS = 65_536  # most rows that informations are summed over, as long as these times the coefficients are
+INFORMATION_WORK = 1_310_720  # no more than this; but never fewer rows than
+INFORMATION_LEAST = 60  # per coefficient
 OWN_LEVEL = 0.05  # level at which a coefficient's own fluctuation is told, over all coefficients
 NAMED_CHANGES = 5  # most coefficients that are named
 HASH_PURPOSE = 3  # of the hash of row numbers; 0, 1 and 2 are used elsewhere
@@ -65,7 +67,8 @@ class Window:
         """All rows of a log, or the last three half-lives of them."""
         length = rows if half_life is None else max(1, min(rows, int(np.ceil(WINDOW * half_life))))
         each = max(1, min(BLOCKS_PER_PART, length // (LOG_PARTS * ROWS_PER_BLOCK)))
-        spacing = -(-length // max(INFORMATION_ROWS, 200 * coefficients))
+        most = max(INFORMATION_LEAST * coefficients, min(INFORMATION_ROWS, INFORMATION_WORK // coefficients))
+        spacing = -(-length // most)
         return cls(first=rows - length, rows=length, blocks=LOG_PARTS * each, spacing=spacing)
 
     def block(self, number: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
