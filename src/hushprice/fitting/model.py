@@ -96,7 +96,7 @@ class DemandModel(SklearnApi):
 
     Examples
     --------
-    >>> rng = np.random.default_rng(1)
+    >>> rng = np.random.default_rng(2)
     >>> price, risk = rng.uniform(1, 3, 20_000), rng.choice(["low", "high"], 20_000)
     >>> sold = rng.random(20_000) < 1 / (1 + np.exp(price - 1 - (risk == "low")))
     >>> model = DemandModel(price="price").fit({"price": price, "risk": risk}, sold)
