@@ -53,17 +53,22 @@ class Player:
     def _change(self) -> None:
         name, version = self.definition.name, self.service.view(self.definition.name).version
         self.changes += 1
-        what = self.changes % 4  # so that none is missing
+        what = (self.changes - 1) % 5  # so that none is missing
         low, high = self.definition.policy.prices
         rails = Guardrails(low=low + 0.3, high=high - 0.2, ladder=() if what == 2 else (0.5, 1.0, 1.7, 2.5))
         if what == 0:
             modes: tuple[Mode, ...] = ("live", "shadow", "frozen", "live")
             self.service.set_mode(name, modes[self.rng.integers(4)], by="test").result(20)
+        elif what == 4 and self._can_forget():
+            self.service.forget(name, float(self.rng.uniform(5.0, 500.0)), by="test").result(20)
         elif what == 1:
             back = int(self.rng.integers(version + 1))
             self.service.roll_back(name, back, by="test").result(20)
         else:
             self.service.set_guardrails(name, rails if self.rng.random() < 0.6 else {}, by="test").result(20)
+
+    def _can_forget(self) -> bool:
+        return not self.definition.private and bool(self.definition.policy.server().estimators)
 
     def _reports(self) -> None:
         policy, version = self.definition.policy, self.service.view(self.definition.name).version
@@ -107,7 +112,7 @@ def test_rebuilt_from_the_log_is_live_to_the_last_bit(name: str, url: str) -> No
     definition = define(name, max_lag=20, outcomes={"wait": 300.0, "then": then})
     clock = Clock()
     service = opened(url, definition, clock=clock, rng=np.random.default_rng(3), snapshot_every=60, tick=100.0)
-    Player(service, definition, clock, seed=len(name)).play(150)
+    Player(service, definition, clock, seed=len(name)).play(180)
     live = live_digest(service)
     service.stop()
     store = Store.open(url)
@@ -116,6 +121,8 @@ def test_rebuilt_from_the_log_is_live_to_the_last_bit(name: str, url: str) -> No
     assert len({event.key for event in log}) == len(log)
     kinds = {event.kind for event in log}
     assert kinds >= {"mode", "guardrails", "rollback"}
+    if definition.policy.server().estimators:
+        assert definition.private or "forget" in kinds
     assert kinds >= ({"report"} if definition.private else {"offer", "outcome", "expire"})
     assert rebuilding.rebuild(store, "coffee").digest() == live
     assert rebuilding.rebuild(store, "coffee", snapshots=True).digest() == live

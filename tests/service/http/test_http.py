@@ -39,7 +39,7 @@ from hushprice.service.http import server as run
 from hushprice.service.http.access_log import Log
 from hushprice.service.http.app import ENDPOINTS as DECLARED
 from hushprice.service.http.app import create_app
-from hushprice.service.http.bodies import answers
+from hushprice.service.http.bodies import answers, figures
 from hushprice.service.http.rate_limits import Rates
 from hushprice.service.http.responses import Problem
 from hushprice.service.http.routes import admin as routes_admin
@@ -140,6 +140,7 @@ ENDPOINTS: list[tuple[str, str, str | None]] = [
     ("POST", f"{PRODUCT}/mode", "admin"),
     ("POST", f"{PRODUCT}/guardrails", "admin"),
     ("POST", f"{PRODUCT}/rollback", "admin"),
+    ("POST", f"{PRODUCT}/forget", "admin"),
     ("GET", "/v1/keys", "admin"),
     ("POST", "/v1/keys", "admin"),
     ("DELETE", "/v1/keys/1", "admin"),
@@ -466,9 +467,39 @@ class TestAdmin:
         assert curve["bands"]["level"] == 0.95
         assert len(curve["prices"]) == len(curve["demand_low"]) == len(curve["revenue_high"])
         assert curve["best"]["more_low"] < curve["best"]["more_high"]
-        for path, change in (("mode", {"mode": "frozen"}), ("guardrails", {"low": 2.0}), ("rollback", {"version": 3})):
+        changes: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("mode", {"mode": "frozen"}),
+            ("guardrails", {"low": 2.0}),
+            ("forget", {"half_life": 20}),
+            ("rollback", {"version": 3}),
+        )
+        for path, change in changes:
             assert shop("POST", f"{scone}/{path}", json=change).status_code == 200
-        assert len(shop("GET", f"{scone}/history").json()["events"]) == 3
+        assert len(shop("GET", f"{scone}/history").json()["events"]) == 4
+
+    def test_forgetting_is_for_plain_products_and_half_lives_above_0(self, shop: Shop) -> None:
+        assert shop("POST", f"{PRODUCT}/forget", json={"half_life": 100}).status_code == 409
+        shop("POST", "/v1/products", json={"name": "scone", "definition": {**PLAIN, "policy": "greedy"}})
+        for half_life in (0, -1, "a", None, 1e300):
+            assert shop("POST", "/v1/products/scone/forget", json={"half_life": half_life}).status_code == 422
+        shop("POST", "/v1/products", json={"name": "bun", "definition": {**PLAIN, "policy": "random-price"}})
+        assert shop("POST", "/v1/products/bun/forget", json={"half_life": 9}).status_code == 422
+        assert shop("GET", "/v1/products/scone/state").json()["seq"] == 0
+
+    def test_the_summary_says_what_was_found(self, shop: Shop) -> None:
+        """Outcomes that turn around half way, at random prices."""
+        definition = {**PLAIN, "policy": "random-price"}
+        shop("POST", "/v1/products", json={"name": "roll", "definition": definition})
+        for k in range(1100):
+            price = shop("POST", "/v1/products/roll/offers", json={"id": f"{k}", "context": [1.0, k % 7 / 7]}).json()
+            y = float((price["price"] < 2.5) == (k < 700))
+            shop("POST", "/v1/products/roll/outcomes", json={"offer": f"{k}", "y": y})
+        body = shop("GET", "/v1/products/roll/summary").json()
+        msgspec.convert(body, figures.SummaryAnswer)
+        assert 700 < body["change"]["found"] < 1100
+        assert "Demand changed" in body["change"]["words"]
+        assert body["change"]["price_before"] != body["change"]["price_now"]
+        assert shop("GET", f"{PRODUCT}/summary").json()["change"] is None
 
 
 class TestStrictBodies:

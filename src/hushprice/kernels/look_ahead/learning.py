@@ -221,7 +221,7 @@ def forget(plan, state, half_life):
     for i in range(n):
         weight[i] *= 0.5 ** ((n - 1 - i) / half_life)
         effective += weight[i]
-    state.folded *= oldest
+    state.folded[:] = oldest * state.folded
     own[ORIGIN] = tally[TOTAL] - effective
     for k in range(plan.lengths.size):
         forget_by(memories, k, 1.0 / (1.0 + plan.lengths[k] * math.log(2.0) / half_life))

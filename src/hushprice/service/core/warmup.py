@@ -6,10 +6,12 @@ product is warmed up before the service reports that it is ready.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from hushprice.errors import InvalidInput
 from hushprice.privacy import wire
 from hushprice.service.core import offers
 from hushprice.service.core.events import Event
@@ -47,6 +49,10 @@ def warm_up(definition: Definition) -> Learner:
         _serve(learner, rng)
     learner.server.estimate()
     _ = learner.misfits
+    with suppress(InvalidInput):  # of a policy that cannot forget
+        learner.server.forget(1e6)
+    if learner.monitor is not None:
+        learner.monitor.forget(1e6)
     return learner
 
 
