@@ -36,8 +36,9 @@ SHIFTS = np.array([100.0, 1000.0])  # memories of the shifts, in outcomes
 LEVEL, KNOWN = 0, 1  # of a shift: its estimate and information
 USUAL_SHIFT = 1.0  # standard deviation of a shift
 SHARE = 10.0
-LASTING = 0.9  # weight of the lasting estimate at first
+LASTING, LASTING_AGAIN = 0.9, 0.5  # weight of the lasting estimate at first, and after a change: more may come
 CHANGED = 20.0  # odds at which demand has changed
+DOUBT = 2.0  # by so much, in log-likelihood, a beginning of the change is hardly less likely than the best one
 SETTLED = 2.0  # a memory can show a change after so many times its length
 STEPS = 50.0  # times that a memory forgets per its length, at most
 LARGEST_RATIO = 30.0  # logarithm of the largest factor on a weight per outcome
@@ -160,13 +161,19 @@ def _weigh_shifts(memories, code, y, first, phi, lasting):
 
 
 @compiled
+def _first_weight(memories):
+    """The weight that the lasting estimate begins with."""
+    return LASTING if memories.tally[CHANGES] == 0.0 else LASTING_AGAIN
+
+
+@compiled
 def _share(memories, remembered):
     """Let the weights sum to 1, and return a share of all to where it began."""
     weight = memories.weight
     K, total = weight.size - 1, weight.sum()
-    s = 1.0 / (remembered + SHARE)
+    s, lasting = 1.0 / (remembered + SHARE), _first_weight(memories)
     for k in range(K + 1):
-        first = LASTING if k == 0 else (1.0 - LASTING) / K
+        first = lasting if k == 0 else (1.0 - lasting) / K
         weight[k] = (1.0 - s) * weight[k] / total + s * first
 
 
@@ -220,23 +227,34 @@ def start_weights(plan, state):
     for j in range(K):
         if remembered < plan.lengths[j]:
             memories.due[j] = -1
-    memories.weight[0], memories.weight[1:] = LASTING, (1.0 - LASTING) / (K + SHIFTS.size)
+    lasting = _first_weight(memories)
+    memories.weight[0], memories.weight[1:] = lasting, (1.0 - lasting) / (K + SHIFTS.size)
     memories.shifts[:] = 0.0
     choose(plan, state)
 
 
 @compiled
 def since(estimate, theta, shift):
-    """From which of the records held on ``theta`` and a shift explain the outcomes better, all together."""
+    """From which of the records held on ``theta`` and a shift explain the outcomes better, all together.
+
+    Returns the most likely record, and the last one that is hardly less likely: what is kept should hold no outcome
+    from before the change.
+    """
     n = estimate.counts[HELD]
+    gains = np.empty(n)
     first, total, top = n, 0.0, 0.0
     for i in range(n - 1, -1, -1):
         x, y = estimate.x[i], estimate.y[i]
         gain = loss(estimate.code, dot(x, estimate.theta), y)[0] - loss(estimate.code, dot(x, theta) + shift, y)[0]
-        total += estimate.weight[i] * gain
+        gains[i] = estimate.weight[i] * gain
+        total += gains[i]
         if total > top:
             first, top = i, total
-    return first
+    last, total = n, 0.0
+    while last > first and total < top - DOUBT:
+        last -= 1
+        total += gains[last]
+    return first, last
 
 
 @compiled
@@ -283,14 +301,16 @@ def restart(plan, state, k, end):
     memories.before[:] = estimate.theta
     K = plan.lengths.size
     if k <= K:
-        first, longest = since(estimate, memories.theta[k - 1], 0.0), plan.lengths[k - 1]
+        longest, (began, first) = plan.lengths[k - 1], since(estimate, memories.theta[k - 1], 0.0)
     else:
-        first, longest = since(estimate, estimate.theta, memories.shifts[k - 1 - K, LEVEL]), SHIFTS[k - 1 - K]
+        longest, shift = SHIFTS[k - 1 - K], memories.shifts[k - 1 - K, LEVEL]
+        began, first = since(estimate, estimate.theta, shift)
+    began += tally[FOLDED]
     taken = first == 0 and tally[FOLDED] > 0.0 and k <= K
     first = max(first, estimate.counts[HELD] - int(longest))
+    origin = tally[FOLDED] + first
     if taken:
-        first = estimate.counts[HELD]
-    began = total - longest if taken else tally[FOLDED] + first
+        first, origin = estimate.counts[HELD], total - longest
     leave_out(state, first, end)
     if taken:
         H, factor, theta = np.empty((m, m)), np.zeros((m, m)), memories.theta[k - 1]
@@ -302,7 +322,7 @@ def restart(plan, state, k, end):
             for i in range(m):
                 state.folded[m, i] = dot(state.folded[i], theta)
     mine = memories.tally
-    mine[ORIGIN], mine[BEGAN], mine[FOUND] = began, began, total
+    mine[ORIGIN], mine[BEGAN], mine[FOUND] = origin, min(began, origin), total
     mine[CHANGES] += 1.0
     start_weights(plan, state)
     forgive(state.misfit)
