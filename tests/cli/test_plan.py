@@ -58,8 +58,23 @@ def test_twin_tells_its_self_check(shop: Path) -> None:
     assert answer["same_rows"] is True
     assert {c["what"] for c in answer["comparisons"]} >= {"overall", "tenths of the price"}
     assert answer["findings"] == []
+    assert answer["misfits"] == []
+    assert "tenths of age" in {c["what"] for c in answer["comparisons"]}
+    assert "Tenths of age" not in result.output  # its groups are shown where it fails
     beyond = run("twin", shop / "model.json", shop / "log.csv", "--out", shop / "a.twin", "--prices", "1", "9")
     assert "warning The range 1 to 9 goes beyond the prices seen" in " ".join(beyond.output.split())
+
+
+def test_twin_tells_where_demand_does_not_follow_the_model(shop: Path) -> None:
+    table = csv.read_csv(shop / "log.csv")
+    more = np.where(table["age"].to_numpy() > 55.0, 1, table["sold"].to_numpy())
+    csv.write_csv(table.set_column(3, "sold", pa.array(more)), shop / "other.csv")
+    words = ["twin", shop / "model.json", shop / "other.csv", "--out", shop / "other.twin"]
+    printed = " ".join(run(*words).output.split())
+    first = json.loads(run(*words, "--json").output)["misfits"][0]
+    assert first["where"].startswith("values of age above 5")
+    assert f"at {first['where']}: customers there buy {first['bought']:.3g} on average" in printed
+    assert "Tenths of age" in printed
 
 
 def test_twin_takes_costs_prices_and_rules(shop: Path) -> None:

@@ -21,6 +21,7 @@ from hushprice.errors import HushpriceError, InvalidInput
 from hushprice.fitting import Finding
 from hushprice.markets import Resample, s1
 from hushprice.markets.twin.check import TwinCheck
+from hushprice.markets.twin.places import Place
 from hushprice.markets.twin.replay import Group, Replay
 from hushprice.markets.twin.twin import About, Twin
 from hushprice.markets.twin.twin_file import TwinFileError, load_twin, save_twin
@@ -251,6 +252,11 @@ def test_caveats() -> None:
     for words in ("There are few rows.", "takes the fitted model for certain", "fails to reproduce the log"):
         assert words in text
     assert doubtful.verdict == "run"
+    place = Place(
+        comparison="tenths of age", where="values of age above 60", rows=9.0, bought=0.31, expected=0.22, z=9.0
+    )
+    named = str(recommend(GAINING, replace(HERE, check=False, misfits=(place,))))
+    assert f"Read amounts with care. {place.text}" in named
     assert "was not checked" in str(recommend(GAINING, replace(HERE, check=None)))
     assert len(recommend(GAINING, HERE).caveats) == 1
     outside = recommend(lines(TODAY, TODAY, TODAY - 1_000.0), HERE)
@@ -598,12 +604,32 @@ def edits(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 def checked_twin() -> Twin:
     """With all that a file can tell."""
     group = Group("all", 400.0, 0.3, 0.31, None)
-    price = Replay("tenths of the price", (replace(group, name="1 to 2", z=0.4),), 1.2, 1, 0.3)
+    ranges = (
+        replace(group, name="1 to 2", z=0.4, low=1.0, high=2.0),
+        replace(group, z=9.0, seen=0.5, low=3.0, high=4.0),
+    )
+    price = Replay("tenths of the price", ranges, 81.2, 2, 1e-9, "prices", True)
     check = TwinCheck(400, 3, True, (Replay("overall", (group,), 0.0, 0, None), price), 0.3, 0.31, 0.4, 0.5, 0.7)
     findings = (Finding("few-rows", "warning", "There are few rows."),)
     seen = {"far": (1.0, 5.0), "near": (0.5, 6.0)}
     about = replace(TWIN.about, segment="where", findings=findings, check=check, seen_by=seen, model={"format": "x"})
     return small_twin(about=about, rules=Rules(ladder=(1.0, 2.0, 3.0), ranges={"far": (1.0, 3.0)}))
+
+
+def test_a_plan_tells_where_demand_does_not_follow_the_model(made: Plan) -> None:
+    plan = replace(made, twin=checked_twin())
+    vars(plan)["pictures"] = made.pictures
+    sentence = (
+        "Demand does not follow the model at prices above 2: customers there buy 0.5 on average, 0.31 was expected. "
+        "Add a feature or a constant, or narrow the range of prices."
+    )
+    (caveat,) = (each for each in plan.recommendation.caveats if each.code == "check-fails")
+    assert sentence in caveat.text
+    assert plan.html().count(sentence) == 2  # in the caveat and in the check
+    check = json.loads(plan.to_json())["check"]
+    assert (check["holds"], check["failing"]) == (False, ["tenths of the price"])
+    assert [each["text"] for each in check["misfits"]] == [sentence]
+    assert json.loads(made.to_json())["check"] is None
 
 
 ODD: tuple[Any, ...] = (

@@ -110,6 +110,7 @@ class Plan:
             findings=twin.findings,
             uncertain=twin.covariance is not None,
             check=None if check is None else check.holds,
+            misfits=() if check is None else check.misfits,
             stepwise=stepwise(twin),
         )
 
@@ -119,6 +120,7 @@ class Plan:
 
     def to_json(self) -> str:
         """The plan as JSON text."""
+        check = self.twin.about.check
         data = {
             "recommendation": asdict(self.recommendation),
             "horizon": self.horizon,
@@ -127,7 +129,12 @@ class Plan:
             "currency": self.currency,
             "options": self.rows(),
             "segments": [asdict(one) for one in self.segments],
-        }
+            "check": None if check is None else {
+                "holds": check.holds,
+                "failing": check.failing,
+                "misfits": [place.to_dict() for place in check.misfits],
+            },
+        }  # fmt: skip
         return json.dumps(without_nan(data), indent=2)
 
     @cached_property

@@ -24,6 +24,7 @@ from typing import Literal
 
 from hushprice.errors import InvalidInput
 from hushprice.fitting import Finding
+from hushprice.markets.twin.places import Place, words_of
 from hushprice.planning.option_results import Interval, Line, money, paired, share_bounds
 
 Verdict = Literal["run", "keep", "unclear", "widen", "stop"]
@@ -57,6 +58,8 @@ class Situation:
         Whether the twin's replay of the log holds; None if it was not made.
     stepwise : bool
         Whether a largest step excludes private options.
+    misfits : sequence of Place
+        Where demand does not follow the model, if the replay does not hold.
     """
 
     horizon: int
@@ -66,6 +69,7 @@ class Situation:
     uncertain: bool = True
     check: bool | None = None
     stepwise: bool = False
+    misfits: Sequence[Place] = ()
 
     def money(self, value: float) -> str:
         """An amount in the currency.
@@ -352,7 +356,8 @@ def _caveats(verdict: Verdict, today: Line, now: Situation) -> list[Finding]:
         (
             now.check is False,
             "check-fails",
-            "The twin fails to reproduce the log in some respect; see its self-check. Read amounts with care.",
+            f"The twin fails to reproduce the log in some respect; see its self-check. Read amounts with care. "
+            f"{words_of(now.misfits)}".rstrip(),
         ),
         (
             not now.uncertain,

@@ -266,7 +266,7 @@ def _check(plan: Plan) -> Section:
         f"{check.spread_drawn:.4g}; seen were {check.mean_seen:.4g} and {check.spread_seen:.4g}.",
     ]
     tables = [Table(check.summary(), "Seen against predicted demand", status_column="status")]
-    for one in check.comparisons[1:]:
+    for one in check.shown:
         tables.append(Table([_group(g) for g in one.groups[:MAX_GROUPS]], one.what.capitalize()))
     return Section("Does the twin behave like the log?", "check", text=text, tables=tables)
 

@@ -148,7 +148,7 @@ def show(console: Console, made: Twin) -> None:
 def show_check(console: Console, check: TwinCheck) -> None:
     """The replay of the log."""
     console.print(_summary(check))
-    for one in check.comparisons[1:]:
+    for one in check.shown:
         console.print(_groups(one))
     console.print(
         f"Outcomes drawn at the logged prices: mean {check.mean_drawn:.4g} (seen {check.mean_seen:.4g}), standard "

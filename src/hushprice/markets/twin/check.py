@@ -1,6 +1,7 @@
 """The check that a twin behaves like the log: replay all logged prices through the model and compare.
 
-Rows are compared in groups: all rows, tenths of the price, segments, tenths of predicted demand (:mod:`.replay`).
+Rows are compared in groups: all rows, tenths of the price, segments, tenths of predicted demand and tenths of each
+number among the features (:mod:`.replay`). Where a comparison fails, :mod:`.places` says at which values.
 Counts are also compared in spread. With S the covariance of theta, x = (z, -p z) and b = sum of w k3 x, k3 = mu the
 third central moment of an outcome,
 
@@ -18,7 +19,7 @@ prices and reports their mean and spread next to those of the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,12 +28,14 @@ from scipy.special import ndtr
 
 from hushprice.arrays import Array
 from hushprice.errors import InvalidInput
-from hushprice.fitting import Discount, Source
-from hushprice.markets.twin.replay import Grouping, Replay, Weighed, gap_of, tenths
+from hushprice.fitting import Discount, Encoding, Number, Source
+from hushprice.markets.twin.places import Place, places_of, words_of
+from hushprice.markets.twin.replay import VALUES_OF, Grouping, Replay, Weighed, gap_of, tenths
 from hushprice.markets.twin.rows import TwinRows, rows_of, sample_rows
 
 ERROR_RATE = 0.01  # probability that a true model fails any of the tests
 FEW_PAIRS = 25.0  # fewest expected pairs of units bought by one customer to compare the spread
+FEATURES_COMPARED = 30  # whose values are compared
 SPREAD = "spread of outcomes"
 
 
@@ -47,7 +50,7 @@ class TwinCheck:
     same_rows : bool
         Whether the model was fitted to these rows.
     comparisons : tuple of Replay
-        Overall, by price, by segment and by predicted demand.
+        Overall, by price, by segment, by predicted demand and by each number among the features.
     mean_seen, mean_drawn, spread_seen, spread_drawn : float
         Mean and standard deviation of the logged and the drawn outcomes.
     spread_z : float or None
@@ -76,6 +79,17 @@ class TwinCheck:
         return [what for what, p in self.tests.items() if p < ERROR_RATE / len(self.tests)]
 
     @property
+    def misfits(self) -> tuple[Place, ...]:
+        """Where demand does not follow the model, in the comparisons that fail; the clearest places first."""
+        tested = [one for one in self.comparisons if one.p is not None]
+        groups = sum(g.z is not None for one in tested for g in one.groups)
+        failing = set(self.failing)
+        found = [
+            place for one in tested if one.what in failing for place in places_of(one, ERROR_RATE / max(groups, 1))
+        ]
+        return tuple(sorted(found, key=lambda place: -abs(place.z)))
+
+    @property
     def holds(self) -> bool:
         """Whether no test fails."""
         return not self.failing
@@ -89,6 +103,12 @@ class TwinCheck:
             Name of the comparison.
         """
         return "fails" if what in self.failing else "holds" if what in self.tests else "forced by the fit"
+
+    @property
+    def shown(self) -> tuple[Replay, ...]:
+        """The comparisons whose groups are shown: not all rows together, and of the features those that fail."""
+        failing = set(self.failing)
+        return tuple(one for one in self.comparisons[1:] if not one.of_feature or one.what in failing)
 
     def summary(self) -> list[dict[str, Any]]:
         """One row of plain data per comparison."""
@@ -109,19 +129,20 @@ class TwinCheck:
         ]
 
     def words(self) -> str:
-        """The result in one or two sentences."""
+        """The result in a few sentences, with the places where it fails."""
         rows = f"{self.rows:,} logged prices were replayed through the model"
         if not self.tests:
             return f"{rows}: every comparison is forced by the fit, so that it cannot be checked by these rows."
         many = f"{len(self.tests)} comparisons" if len(self.tests) > 1 else "the one comparison"
         chance = f"(a true model fails in {'any of ' if len(self.tests) > 1 else ''}{many} 1 time in 100 at most)"
         if self.failing:
-            return f"{rows}. Predicted and seen demand differ beyond chance {chance}: {', '.join(self.failing)}."
+            text = f"{rows}. Predicted and seen demand differ beyond chance {chance}: {', '.join(self.failing)}."
+            return f"{text} {words_of(self.misfits)}".rstrip()
         return f"{rows}: predicted and seen demand agree up to chance {chance}."
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
-        return asdict(self)
+        return asdict(self) | {"misfits": [place.to_dict() for place in self.misfits]}
 
 
 def check_twin(
@@ -194,13 +215,15 @@ class _Sums:
         covariance = np.asarray(model.covariance_, dtype=np.float64)
         self.S = covariance if np.isfinite(covariance).all() else np.zeros_like(covariance)
         self.rng = np.random.default_rng(seed)
+        predicted = self.family.mean(self._eta(some))
         self.groupings = [
-            Grouping("overall", np.empty(0), dim),
-            Grouping("tenths of the price", tenths(some.price), dim),
-            Grouping("tenths of predicted demand", tenths(self.family.mean(self._eta(some))), dim),
+            Grouping("overall", _price, np.empty(0), dim),
+            Grouping("tenths of the price", _price, tenths(some.price), dim, "prices"),
+            Grouping("tenths of predicted demand", _predicted, tenths(predicted), dim, "predicted demand"),
         ]
         if segment is not None:
-            self.groupings.insert(2, Grouping(f"segments ({segment})", None, dim))
+            self.groupings.insert(2, Grouping(f"segments ({segment})", _segment, None, dim, "the segment"))
+        self.groupings += _by_feature(model.encoding_, some, predicted)
         self.rows = self.seen = 0
         self.score, self.third = np.zeros(2 * dim), np.zeros(2 * dim)
         self.information = np.zeros((2 * dim, 2 * dim))
@@ -221,9 +244,8 @@ class _Sums:
         weighed = Weighed(w, y, mu, factor * self.family.variance(eta), (w * psi2)[:, None] * x, factor)
         if self.discount is not None:
             self.information += weighed.vx.T @ x
-        values = {"overall": rows.price, "tenths of the price": rows.price, "tenths of predicted demand": mu}
         for grouping in self.groupings:
-            grouping.add(values.get(grouping.what, rows.segment), weighed)
+            grouping.add(rows, weighed)
         drawn = self.family.sample(eta, self.rng)
         self.score += (w * self.family.residual(eta, y)) @ x / self.family.scale**2
         self.moments += [w.sum(), w @ y, w @ y**2, w @ drawn, w @ drawn**2]
@@ -259,3 +281,45 @@ class _Sums:
         if 0.5 * pairs < FEW_PAIRS or self.discount is not None:
             return None
         return float((Q - sign * error) / np.sqrt(variance + sign * self.third @ self.S @ self.third))
+
+
+def _price(rows: TwinRows, mu: Array) -> Array:
+    return rows.price
+
+
+def _segment(rows: TwinRows, mu: Array) -> Any:
+    return rows.segment
+
+
+def _predicted(rows: TwinRows, mu: Array) -> Array:
+    return mu
+
+
+def _by_feature(encoding: Encoding, some: TwinRows, predicted: Array) -> list[Grouping]:
+    """Tenths of the first numbers among the features that are not the same for all of these rows."""
+    made: list[Grouping] = []
+    names, taken = encoding.names, {"tenths of the price", "tenths of predicted demand"}
+    for feature, places in zip(encoding.features, encoding.places.values(), strict=True):
+        if not isinstance(feature, Number) or len(made) == FEATURES_COMPARED:
+            continue
+        values = _values_of(feature, places.start)
+        sampled = values(some, predicted)
+        edges = tenths(sampled[np.isfinite(sampled)])
+        if len(edges):
+            what = f"tenths of {names[places.start]}"
+            while what in taken:
+                what += " again"
+            taken.add(what)
+            where = f"{VALUES_OF}{names[places.start]}"
+            made.append(Grouping(what, values, edges, encoding.dim, where))
+    return made
+
+
+def _values_of(feature: Number, place: int) -> Callable[[TwinRows, Array], Array]:
+    """A feature in the units of the log; NaN where it is missing, if the model has an indicator of that."""
+
+    def values(rows: TwinRows, mu: Array) -> Array:
+        known: Array = feature.mean + feature.sd * rows.z[:, place]
+        return np.where(rows.z[:, place + 1] != 0.0, np.nan, known) if feature.indicator else known
+
+    return values

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hushprice.arrays import Array
+from hushprice.demand.misfit import ADVICE, gap_text, runs, span
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +99,7 @@ class Misfit:
             if math.isnan(self.low):
                 return f"customers with {name}"
             what = f"values of {name}"
-        if math.isinf(self.low):
-            return f"{what} up to {self.high:.4g}"
-        if math.isinf(self.high):
-            return f"{what} above {self.low:.4g}"
-        return f"{what} between {self.low:.4g} and {self.high:.4g}"
+        return span(what, self.low, self.high)
 
     def text(self, names: Sequence[str] = ()) -> str:
         """The finding in words, with what to do.
@@ -112,10 +109,7 @@ class Misfit:
         names : sequence of str
             Names of the features.
         """
-        return (
-            f"Demand does not follow the model at {self.where(names)}: customers there buy {self.bought:.3g} on "
-            f"average, {self.expected:.3g} was expected. Add a feature or a constant, or narrow the range of prices."
-        )
+        return f"{gap_text(self.where(names), self.bought, self.expected)} {ADVICE}"
 
     def __str__(self) -> str:
         return self.text()
@@ -154,23 +148,16 @@ def misfits_of(edges: Array, evidence: Array, sums: Array, least: float) -> tupl
         ends = np.array([np.nan, np.nan]) if whole else np.concatenate([[-np.inf], edges[row], [np.inf]])
         alarming = evidence[row, : len(ends) - 1] >= least
         n, bought, expected = sums[:, row]
-        c = 0
-        while c < len(alarming):
-            first, sign = c, np.sign(bought[c] - expected[c])
-            while c < len(alarming) and alarming[c] and np.sign(bought[c] - expected[c]) == sign:
-                c += 1
-            if c > first:
-                total = float(n[first:c].sum())
-                found.append(
-                    Misfit(
-                        feature=None if row == 0 else row - 1,
-                        low=float(ends[first]),
-                        high=float(ends[c]),
-                        outcomes=total,
-                        bought=float(bought[first:c].sum()) / total,
-                        expected=float(expected[first:c].sum()) / total,
-                    )
+        for run in runs(alarming, bought[: len(alarming)] - expected[: len(alarming)]):
+            total = float(n[run].sum())
+            found.append(
+                Misfit(
+                    feature=None if row == 0 else row - 1,
+                    low=float(ends[run.start]),
+                    high=float(ends[run.stop]),
+                    outcomes=total,
+                    bought=float(bought[run].sum()) / total,
+                    expected=float(expected[run].sum()) / total,
                 )
-            else:
-                c += 1
+            )
     return tuple(found)
