@@ -173,7 +173,7 @@ def test_a_drifting_twin_comes_back_from_its_file(tmp_path: Path) -> None:
         name: json.loads(parquet.read_schema(save_twin(one, tmp_path / name)).metadata[b"hushprice"])["version"]
         for name, one in {"a.twin": DRIFTING, "b.twin": twin(MODEL, MOVED)}.items()
     }
-    assert versions == {"a.twin": 2, "b.twin": 1}  # older releases read twins without drift
+    assert versions == {"a.twin": 3, "b.twin": 3}
     assert follow(load_twin(tmp_path / "b.twin")).fingerprint() == DRIFTING.fingerprint()
 
 

@@ -28,6 +28,7 @@ from hushprice.markets.twin.places import Place, words_of
 from hushprice.planning.option_results import Interval, Line, money, paired, share_bounds
 
 Verdict = Literal["run", "keep", "unclear", "widen", "stop"]
+PLACES_NAMED = 2  # of those where demand does not follow the model
 LIKELY = 0.8  # probability of a gain from which to act
 SIMPLEST = ("today", "model", "learning")
 EDGE = ("unsure-price-effect", "rising-demand", "boundary-optimum", "extrapolation")
@@ -357,7 +358,7 @@ def _caveats(verdict: Verdict, today: Line, now: Situation) -> list[Finding]:
             now.check is False,
             "check-fails",
             f"The twin fails to reproduce the log in some respect; see its self-check. Read amounts with care. "
-            f"{words_of(now.misfits)}".rstrip(),
+            f"{words_of(now.misfits, most=PLACES_NAMED)}".rstrip(),
         ),
         (
             not now.uncertain,

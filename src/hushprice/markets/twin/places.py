@@ -97,11 +97,16 @@ def _range(one: Replay, groups: list[Group], run: slice) -> str:
     return span(one.where, low, high)
 
 
-def words_of(places: Sequence[Place]) -> str:
+def words_of(places: Sequence[Place], most: int = MOST_PLACES) -> str:
     """The first places in words, and the number of others; with what to do once, at the end."""
     if not places:
         return ""
-    texts = [gap_text(place.where, place.bought, place.expected) for place in places[:MOST_PLACES]]
-    if (more := len(places) - MOST_PLACES) > 0:
-        texts.append(f"So it is at {more} more place{'s' if more > 1 else ''}.")
+    first, *others = places
+    texts = [gap_text(first.where, first.bought, first.expected)]
+    texts += [
+        f"Nor at {place.where}: {place.bought:.3g} on average, {place.expected:.3g} was expected."
+        for place in others[: most - 1]
+    ]
+    if (more := len(places) - most) > 0:
+        texts.append(f"Nor at {more} more place{'s' if more > 1 else ''}.")
     return " ".join([*texts, ADVICE])

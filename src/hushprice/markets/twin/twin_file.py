@@ -1,9 +1,10 @@
 """The twin file: one Parquet file with the customers, and the model and settings in its schema's metadata.
 
     columns     "z: <name>" per entry of z, then cost, segment and today if present
-    metadata    hushprice = {"format": "hushprice-twin", "version": 1, "market": {...}, "about": {...}} as JSON
+    metadata    hushprice = {"format": "hushprice-twin", "version": 3, "market": {...}, "about": {...}} as JSON
 
-A twin that drifts has version 2, and its path in "market".
+A twin that drifts has its path in "market", since version 2. The check has the ends of groups since version 3; the
+files of older versions can be read.
 
 Any Parquet reader can read it. It contains customers' encoded features and is as confidential as the log. It is written
 to a temporary file and renamed, so that a crash leaves the old file intact. Nothing is unpickled.
@@ -32,7 +33,7 @@ from hushprice.markets.drift import Drift
 from hushprice.markets.market import Resample
 from hushprice.markets.twin.twin import About, Facts, Twin
 
-TWIN_FORMAT, TWIN_VERSION = "hushprice-twin", 2
+TWIN_FORMAT, TWIN_VERSION = "hushprice-twin", 3
 KEY = b"hushprice"
 PREFIX = "z: "
 
@@ -68,7 +69,7 @@ def save_twin(twin: Twin, path: str | PathLike[str]) -> Path:
     target = check_twin_target(path)
     metadata = {
         "format": TWIN_FORMAT,
-        "version": 1 if twin.drift is None else TWIN_VERSION,  # others are read by older releases too
+        "version": TWIN_VERSION,
         "market": _market_fields(twin),
         "about": plain(twin.about),
     }
