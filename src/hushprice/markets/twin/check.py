@@ -13,10 +13,10 @@ follows from its mean, and that of linear demand is fitted to these residuals, s
 
 With a model that has a half-life the rows are discounted as in its fit, and the spread is not compared.
 
-All tests together reject a true model 1 time in 100 at most (Bonferroni), to first order in the error of theta. With few
-events per coefficient it can be 2 times: measured with 30 on the rows of the fit, and with 200 on other rows, where the
-error of theta also decides which rows are a tenth of predicted demand. The check also draws new outcomes at the logged
-prices and reports their mean and spread next to those of the log.
+All tests together reject a true model 1 time in 100 at most (Bonferroni), to first order in the error of theta. With
+few events per coefficient it can be 2 times: measured with 30 on the rows of the fit, and with 200 on other rows, where
+the error of theta also decides which rows are a tenth of predicted demand. The check also draws new outcomes at the
+logged prices and reports their mean and spread next to those of the log.
 """
 
 from __future__ import annotations
