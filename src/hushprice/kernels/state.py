@@ -192,7 +192,7 @@ class Memories(NamedTuple):
     weight: Array  # (K + 1 + number of shifts,), that of the lasting estimate first; the sum is 1
     due: Counts  # (K,), outcomes until the estimate forgets next; -1 while it equals the lasting one
     prior: Array  # (m, m), precision of the prior in every P
-    tally: Array  # ORIGIN, USED_NOW, CHANGES, FOUND, BEGAN, ODDS of hushprice.kernels.look_ahead
+    tally: Array  # ORIGIN, IN_USE, CHANGES_FOUND, FOUND, BEGAN, ODDS of hushprice.kernels.look_ahead
     shifts: Array  # (number of shifts, 2), shifts of the lasting estimate's utilities, and their information
     before: Array  # (m,), the lasting estimate before the last change
 
@@ -200,11 +200,11 @@ class Memories(NamedTuple):
 class MisfitCells(NamedTuple):
     """Residuals in tenths of the price and of each feature: rows are the price, feature 1, feature 2, ..."""
 
-    edges: Array  # (1 + d, CELLS - 1), upper ends of the cells but the last; NaN in rows that are not watched
-    offset: Array  # (1 + d, CELLS), how far utilities are off in the cell
-    information: Array  # (1 + d, CELLS), of the offset
-    evidence: Array  # (1 + d, CELLS), logarithm of the Shiryaev-Roberts statistic
-    sums: Array  # (3, 1 + d, CELLS): outcomes, what was bought, what was expected
+    edges: Array  # (1 + d, TENTHS - 1), upper ends of the cells but the last; NaN in rows that are not watched
+    offset: Array  # (1 + d, TENTHS), how far utilities are off in the cell
+    information: Array  # (1 + d, TENTHS), of the offset
+    evidence: Array  # (1 + d, TENTHS), logarithm of the Shiryaev-Roberts statistic
+    sums: Array  # (3, 1 + d, TENTHS): outcomes, what was bought, what was expected
     tally: Array  # offset of all cells and its information; REVIEW, the next outcome at which edges are set
 
 

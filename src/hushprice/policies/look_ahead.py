@@ -35,7 +35,7 @@ LARGEST_AHEAD = 1000  # dim: the state has three matrices of (2 d)^2 numbers
 MOST_OFFSET = 2_000.0  # middle of the price range, in halves of it: beyond, rounding makes estimates useless
 MAY_BE_INFINITE = ("misfit_edges", "misfit_evidence")
 MEMORIES = (300.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0, 100_000.0)  # outcomes, of the adaptive memory
-SHORTEST = 40  # outcomes per coefficient in the shortest of them
+SHORTEST_MEMORY = 40  # outcomes per coefficient in the shortest of them
 LEAST_MEMORY = 10  # outcomes per feature in a memory of one's own
 BLOCK_CUSTOMERS = 8192  # customers per call of the compiled loop
 
@@ -124,7 +124,7 @@ class LookAhead(Policy):
             return np.empty(0)
         if isinstance(self.memory, float):
             return np.array([self.memory])
-        shortest = max(MEMORIES[0], SHORTEST * 2 * self.dim)
+        shortest = max(MEMORIES[0], SHORTEST_MEMORY * 2 * self.dim)
         return np.array([length for length in MEMORIES if length >= shortest])
 
     def config(self) -> dict[str, Any]:
@@ -279,13 +279,13 @@ class AheadServer(Server[Records]):
     def change(self) -> Change | None:
         server = self._current()
         tally = server.memories.tally
-        if not tally[kernel.CHANGES]:
+        if not tally[kernel.CHANGES_FOUND]:
             return None
         return Change(
             found=int(tally[kernel.FOUND]),
             began=int(tally[kernel.BEGAN]),
             odds=float(tally[kernel.ODDS]),
-            count=int(tally[kernel.CHANGES]),
+            count=int(tally[kernel.CHANGES_FOUND]),
             before=server.memories.before.copy(),
             after=server.estimate()[0],
         )
@@ -396,9 +396,9 @@ def _new_memories(K: int, m: int) -> Memories:
 def _new_misfit(d: int) -> MisfitCells:
     """The misfit alarm before the first outcome."""
     rows = 1 + min(d, misfit.MOST_WATCHED)
-    shape = (rows, misfit.CELLS)
+    shape = (rows, misfit.TENTHS)
     return MisfitCells(
-        edges=np.full((rows, misfit.CELLS - 1), np.nan),
+        edges=np.full((rows, misfit.TENTHS - 1), np.nan),
         offset=np.zeros(shape),
         information=np.zeros(shape),
         evidence=np.full(shape, -np.inf),

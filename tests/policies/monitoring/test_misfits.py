@@ -50,7 +50,7 @@ def _learn(server: AheadServer, records: Records) -> AheadServer:
 def test_the_statistic_is_that_of_its_definition(rng: np.random.Generator) -> None:
     """One cell by hand: offsets and evidence outcome by outcome, from the expectations before each."""
     server, records = _server(), _records(700, rng, _line)
-    keep, cell, offset, known, R = 1.0 - 1.0 / kernel.WINDOW, 4, 0.0, 0.0, 0.0
+    keep, cell, offset, known, R = 1.0 - 1.0 / kernel.MISFIT_WINDOW, 4, 0.0, 0.0, 0.0
     shared, shared_known = 0.0, 0.0
 
     def step(eta: float, y: float, offset: float, known: float) -> tuple[float, float]:
@@ -90,7 +90,7 @@ def test_alarms_are_as_rare_as_stated(rng: np.random.Generator) -> None:
         server = _learn(
             _server(), _records(n, rng, lambda z, p, t=theta: 1.5 + 0.5 * t[0] * z[:, 1] - p * np.exp(0.2 * t[1]))
         )
-        cells = int(np.isfinite(server.misfit.edges).any(axis=1).sum()) * kernel.CELLS
+        cells = int(np.isfinite(server.misfit.edges).any(axis=1).sum()) * kernel.TENTHS
         exceeded += server.misfit.evidence.max() > math.log(20.0 * n * cells)
     assert exceeded < 10
     assert kernel.least_evidence(server.misfit) == pytest.approx(math.log(1e6 * cells))

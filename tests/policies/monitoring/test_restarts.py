@@ -12,7 +12,7 @@ import hushprice as hp
 from hushprice import policies
 from hushprice.errors import InvalidInput, SnapshotError
 from hushprice.policies import Monitor, Records, Restarting
-from hushprice.policies.monitoring.restarts import REVIEW, STAGES
+from hushprice.policies.monitoring.restarts import REVIEW_EVERY, STAGE_NUMBERS
 from hushprice.studies import policy_from
 
 JUMP = hp.markets.drifting(hp.markets.s1(dim=2), "jump", sensitivity=-0.5, at=2001)
@@ -61,18 +61,18 @@ def test_live_it_restarts_and_ignores_outcomes_of_earlier_offers(tmp_path: Path)
     assert server.number == 2
     held = server.inner.estimator.records
     assert held < 4000 / server.inner.policy.every
-    assert old[0].stage // STAGES == 1
+    assert old[0].stage // STAGE_NUMBERS == 1
     outcomes = server.monitor.outcomes
     pricer.observe(old[0].id, 1.0)  # of the first server
     assert (server.inner.estimator.records, server.monitor.outcomes) == (held, outcomes + 1)
-    assert pricer.offer([1.0, 0.5]).stage // STAGES == 2
+    assert pricer.offer([1.0, 0.5]).stage // STAGE_NUMBERS == 2
 
 
 def test_reviews_are_at_fixed_customers() -> None:
     server = _build("etc-doubling", restart="on-change").server()
     server.advance(30)
-    assert server.span <= REVIEW - 30
-    assert server.left <= REVIEW - 30
+    assert server.span <= REVIEW_EVERY - 30
+    assert server.left <= REVIEW_EVERY - 30
 
 
 @pytest.mark.parametrize("name", ["look-ahead", "etc-ldp", "fixed-price", "restarting"])

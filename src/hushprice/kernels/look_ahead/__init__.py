@@ -17,7 +17,7 @@ from hushprice.kernels.look_ahead.learning import (
     rule_of,
     warming,
 )
-from hushprice.kernels.look_ahead.memories import BEGAN, CHANGED, CHANGES, FOUND, IN_USE, LASTING, ODDS, ORIGIN
+from hushprice.kernels.look_ahead.memories import BEGAN, CHANGED, CHANGES_FOUND, FOUND, IN_USE, LASTING, ODDS, ORIGIN
 from hushprice.kernels.look_ahead.prices import (
     ahead_propensities,
     ahead_quotes,
@@ -58,7 +58,7 @@ __all__ = [
     "BEGAN",
     "BELIEF",
     "CHANGED",
-    "CHANGES",
+    "CHANGES_FOUND",
     "CONSTANT",
     "COUNT",
     "DISPERSION",

@@ -15,7 +15,8 @@ no price follows from a shift.
 
 Demand has changed where estimates that forget and shifts have together CHANGED times the weight of the lasting
 estimate. The change began where the outcomes since are together most likely under the heaviest of them instead of the
-lasting one, but not longer ago than it remembers. The lasting estimate then starts again from the outcomes since.
+lasting one. The lasting estimate then starts again, from where this likelihood is smaller by HARDLY_LESS: it should
+keep no outcome from before.
 """
 
 import math
@@ -24,21 +25,20 @@ import numpy as np
 
 from hushprice.kernels.glm import binary, curvature, information, log_predictive, loss, mean, residual
 from hushprice.kernels.jit import compiled
-from hushprice.kernels.look_ahead.misfit import forgive
+from hushprice.kernels.look_ahead.misfit import KNOWN, OFFSET, forgive
 from hushprice.kernels.look_ahead.prior import DISPERSION, FOLDED, SQUARES, TOTAL
 from hushprice.kernels.newton import cholesky, dot, invert
 from hushprice.kernels.running import FITTED, HELD, USED, implicit_residual
 
-ORIGIN, IN_USE, CHANGES, FOUND, BEGAN, ODDS = 0, 1, 2, 3, 4, 5  # of the tally of memories
+ORIGIN, IN_USE, CHANGES_FOUND, FOUND, BEGAN, ODDS = 0, 1, 2, 3, 4, 5  # of the tally of memories
 # outcomes that the lasting estimate has left out; the estimate in use, 0 for the lasting one; changes found; of the
 # last one: outcomes when it was found, outcomes when it began, and its odds
 SHIFTS = np.array([100.0, 1000.0])  # memories of the shifts, in outcomes
-LEVEL, KNOWN = 0, 1  # of a shift: its estimate and information
 USUAL_SHIFT = 1.0  # standard deviation of a shift
 SHARE = 10.0
 LASTING, LASTING_AGAIN = 0.9, 0.5  # weight of the lasting estimate at first, and after a change: more may come
 CHANGED = 20.0  # odds at which demand has changed
-DOUBT = 2.0  # by so much, in log-likelihood, a beginning of the change is hardly less likely than the best one
+HARDLY_LESS = 2.0  # by so much, in log-likelihood, a beginning of the change is hardly less likely than the best one
 SETTLED = 2.0  # a memory can show a change after so many times its length
 STEPS = 50.0  # times that a memory forgets per its length, at most
 LARGEST_RATIO = 30.0  # logarithm of the largest factor on a weight per outcome
@@ -152,18 +152,18 @@ def _weigh_shifts(memories, code, y, first, phi, lasting):
     for k in range(SHIFTS.size):
         shift = memories.shifts[k]
         free = 1.0 / (shift[KNOWN] + 1.0 / (phi * USUAL_SHIFT * USUAL_SHIFT))
-        gain = log_predictive(code, eta + shift[LEVEL], spread + free, phi, y) - lasting
+        gain = log_predictive(code, eta + shift[OFFSET], spread + free, phi, y) - lasting
         if gain == gain:
             memories.weight[K + 1 + k] *= math.exp(min(max(gain, -LARGEST_RATIO), LARGEST_RATIO))
-        shift[KNOWN] = (1.0 - 1.0 / SHIFTS[k]) * shift[KNOWN] + information(code, eta + shift[LEVEL], y) / phi
+        shift[KNOWN] = (1.0 - 1.0 / SHIFTS[k]) * shift[KNOWN] + information(code, eta + shift[OFFSET], y) / phi
         free = 1.0 / (shift[KNOWN] + 1.0 / (phi * USUAL_SHIFT * USUAL_SHIFT))
-        shift[LEVEL] += free * residual(code, eta + shift[LEVEL], y) / phi
+        shift[OFFSET] += free * residual(code, eta + shift[OFFSET], y) / phi
 
 
 @compiled
 def _first_weight(memories):
     """The weight that the lasting estimate begins with."""
-    return LASTING if memories.tally[CHANGES] == 0.0 else LASTING_AGAIN
+    return LASTING if memories.tally[CHANGES_FOUND] == 0.0 else LASTING_AGAIN
 
 
 @compiled
@@ -251,7 +251,7 @@ def since(estimate, theta, shift):
         if total > top:
             first, top = i, total
     last, total = n, 0.0
-    while last > first and total < top - DOUBT:
+    while last > first and total < top - HARDLY_LESS:
         last -= 1
         total += gains[last]
     return first, last
@@ -303,11 +303,10 @@ def restart(plan, state, k, end):
     if k <= K:
         longest, (began, first) = plan.lengths[k - 1], since(estimate, memories.theta[k - 1], 0.0)
     else:
-        longest, shift = SHIFTS[k - 1 - K], memories.shifts[k - 1 - K, LEVEL]
+        longest, shift = SHIFTS[k - 1 - K], memories.shifts[k - 1 - K, OFFSET]
         began, first = since(estimate, estimate.theta, shift)
     began += tally[FOLDED]
     taken = first == 0 and tally[FOLDED] > 0.0 and k <= K
-    first = max(first, estimate.counts[HELD] - int(longest))
     origin = tally[FOLDED] + first
     if taken:
         first, origin = estimate.counts[HELD], total - longest
@@ -323,7 +322,7 @@ def restart(plan, state, k, end):
                 state.folded[m, i] = dot(state.folded[i], theta)
     mine = memories.tally
     mine[ORIGIN], mine[BEGAN], mine[FOUND] = origin, min(began, origin), total
-    mine[CHANGES] += 1.0
+    mine[CHANGES_FOUND] += 1.0
     start_weights(plan, state)
     forgive(state.misfit)
     return first

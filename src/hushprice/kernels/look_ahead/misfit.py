@@ -7,8 +7,8 @@ offset is compared with the one without, under the estimate before the outcome, 
 
 a Shiryaev-Roberts statistic: if the model is right, the mean of the second factor is 1, and the mean of R_c at most the
 number of outcomes. An alarm at R_c >= RARE times the number of cells is therefore false once in RARE outcomes on
-average, at most, however often one looks. The offset and the factor K < 1 forget after about WINDOW outcomes in the
-cell. An offset of all cells together, which is learned in the same way, is part of the model: a change of demand as a
+average, at most, however often one looks. The offset and the factor K < 1 forget after about MISFIT_WINDOW outcomes in
+the cell. An offset of all cells together, learned in the same way, is part of the model: a change of demand as a
 whole is not a misfit.
 """
 
@@ -21,10 +21,10 @@ from hushprice.kernels.jit import compiled
 from hushprice.kernels.look_ahead.prior import CONSTANT, DISPERSION, INDICATOR, TOTAL, kinds_of
 from hushprice.kernels.running import HELD
 
-CELLS = 10
+TENTHS = 10
 RARE = 1e6  # outcomes per false alarm, on average, at least
-WINDOW = 5_000.0  # outcomes in a cell after which it has forgotten
-OFFSET, KNOWN, REVIEW = 0, 1, 2  # of the tally: the offset of all cells, its information, when edges are set next
+MISFIT_WINDOW = 5_000.0  # outcomes in a cell after which it has forgotten
+OFFSET, KNOWN, NEXT_REVIEW = 0, 1, 2  # of the tally: the offset of all cells, its information, when edges are set next
 FIRST_REVIEW, REVIEWS = 500.0, 8.0  # outcomes at which edges are set first, and the factor to the next time
 USUAL = 0.5  # standard deviation of an offset, in units of utility
 MOST_WATCHED = 100  # features
@@ -54,8 +54,8 @@ def set_edges(state):
                 misfit.edges[row] = np.inf
                 continue
         values.sort()
-        for c in range(CELLS - 1):
-            misfit.edges[row, c] = values[(c + 1) * values.size // CELLS]
+        for c in range(TENTHS - 1):
+            misfit.edges[row, c] = values[(c + 1) * values.size // TENTHS]
     forgive(misfit)
 
 
@@ -106,12 +106,12 @@ def watch(state, x, y, eta, spread):
     """Take an outcome whose utility was expected to be normal with mean ``eta`` and variance ``spread``."""
     misfit, code, phi = state.misfit, state.estimate.code, state.tally[DISPERSION]
     tally, d = misfit.tally, state.moments.shape[0]
-    if state.tally[TOTAL] >= tally[REVIEW]:
+    if state.tally[TOTAL] >= tally[NEXT_REVIEW]:
         set_edges(state)
-        tally[REVIEW] = REVIEWS * max(state.tally[TOTAL], FIRST_REVIEW)
-    if not tally[REVIEW] > FIRST_REVIEW:
+        tally[NEXT_REVIEW] = REVIEWS * max(state.tally[TOTAL], FIRST_REVIEW)
+    if not tally[NEXT_REVIEW] > FIRST_REVIEW:
         return
-    keep = 1.0 - 1.0 / WINDOW
+    keep = 1.0 - 1.0 / MISFIT_WINDOW
     shifted = eta + tally[OFFSET]
     plain, expected = log_predictive(code, shifted, spread, phi, y), mean(code, shifted)
     tally[OFFSET], tally[KNOWN] = _learn_offset(code, eta, y, phi, tally[OFFSET], tally[KNOWN], keep)
@@ -121,7 +121,7 @@ def watch(state, x, y, eta, spread):
         if np.isnan(edges[0]) or (row > 0 and edges[0] == np.inf and value == 0.0):
             continue
         c = 0
-        while c < CELLS - 1 and value > edges[c]:
+        while c < TENTHS - 1 and value > edges[c]:
             c += 1
         offset = misfit.offset[row, c]
         gain = log_predictive(code, shifted + offset, spread, phi, y) - plain
@@ -144,5 +144,5 @@ def least_evidence(misfit):
     cells = 0
     for row in range(misfit.edges.shape[0]):
         if not np.isnan(misfit.edges[row, 0]):
-            cells += 1 if misfit.edges[row, 0] == np.inf else CELLS
+            cells += 1 if misfit.edges[row, 0] == np.inf else TENTHS
     return math.log(RARE * max(cells, 1))

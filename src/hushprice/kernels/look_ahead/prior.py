@@ -27,7 +27,7 @@ DEVIATION = 0.1  # expected square of an indicator's coefficient; of the others 
 LEAST_VARIANCE, LARGEST_VARIANCE = 1e-3, 1e2
 CONTRADICTION = 3.0  # standard errors at which the sales contradict a given prior
 LEAST_SQUARE = 1e-200  # of a feature: a smaller one counts as 0
-LEAST_BELIEF = 1e-9  # factor on a given prior's precision; 1 at most
+LEAST_BELIEF = 1e-12  # factor on a given prior's precision; 1 at most
 
 
 @compiled

@@ -1,10 +1,10 @@
 """Policies that start again when demand has changed.
 
-The monitor looks at every outcome. Every REVIEW customers the server asks it whether it found a change since; if so,
-the policy's server is replaced by a new one. Outcomes of earlier offers then no longer reach it.
+The monitor looks at every outcome. Every REVIEW_EVERY customers the server asks it whether it found a change since; if
+so, the policy's server is replaced by a new one. Outcomes of earlier offers then no longer reach it.
 
 The stage of a record says which of the servers it is for: servers are numbered from 1, and stage s of server g has the
-number g STAGES + s. s = 0 is for the monitor alone.
+number g STAGE_NUMBERS + s. s = 0 is for the monitor alone.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from hushprice.policies.monitoring.monitor import LARGEST_MONITORED, Monitor
 from hushprice.policies.snapshot import whole
 from hushprice.privacy import Entropy
 
-REVIEW = 100  # customers from one question to the next
-STAGES = 2**32  # more than any policy has
+REVIEW_EVERY = 100  # customers from one question to the next
+STAGE_NUMBERS = 2**32  # more than any policy has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ class RestartingDevice(Device):
         quotes = self.inner.quote(params, z, rng, terms)
         if isinstance(quotes.stage, int):
             return quotes
-        watched = params.stage - params.stage % STAGES
+        watched = params.stage - params.stage % STAGE_NUMBERS
         return replace(quotes, stage=np.where(quotes.stage > 0, quotes.stage, watched))
 
     def propensity(self, params: Params, z: Array, price: Array, terms: Terms | None = None) -> Propensity:
@@ -152,8 +152,8 @@ class RestartingServer(Server[Records]):
         return self.inner.only_experiments
 
     def review(self) -> None:
-        """Start again if the monitor found a change, once every REVIEW customers."""
-        if self.t // REVIEW == self.reviewed // REVIEW:
+        """Start again if the monitor found a change, once every REVIEW_EVERY customers."""
+        if self.t // REVIEW_EVERY == self.reviewed // REVIEW_EVERY:
             return
         self.reviewed = self.t
         change = self.monitor.change
@@ -166,7 +166,7 @@ class RestartingServer(Server[Records]):
     @property
     def params(self) -> Params:
         self.review()
-        inner, first = self.inner.params, self.number * STAGES
+        inner, first = self.inner.params, self.number * STAGE_NUMBERS
         bounds = inner.bounds and replace(inner.bounds, first=first + inner.bounds.first)
         return replace(
             inner,
@@ -178,11 +178,11 @@ class RestartingServer(Server[Records]):
 
     @property
     def span(self) -> int:
-        return min(self.inner.span, REVIEW - self.t % REVIEW)
+        return min(self.inner.span, REVIEW_EVERY - self.t % REVIEW_EVERY)
 
     @property
     def left(self) -> int:
-        return min(self.inner.left, REVIEW - self.t % REVIEW)
+        return min(self.inner.left, REVIEW_EVERY - self.t % REVIEW_EVERY)
 
     def advance(self, n: int) -> None:
         self.inner.advance(n)
@@ -191,10 +191,10 @@ class RestartingServer(Server[Records]):
     def absorb(self, reports: Records) -> None:
         self.monitor.absorb(reports)
         stage = np.broadcast_to(np.asarray(reports.stage, dtype=np.int64), (len(reports.y),))
-        mine = (stage // STAGES == self.number) & (stage % STAGES > 0)
+        mine = (stage // STAGE_NUMBERS == self.number) & (stage % STAGE_NUMBERS > 0)
         for s in np.unique(stage[mine]):
             rows = stage == s
-            self.inner.absorb(Records(reports.z[rows], reports.price[rows], reports.y[rows], int(s % STAGES)))
+            self.inner.absorb(Records(reports.z[rows], reports.price[rows], reports.y[rows], int(s % STAGE_NUMBERS)))
 
     @property
     def estimators(self) -> tuple[RunningEstimator, ...]:
@@ -256,7 +256,7 @@ class RestartingLoop(Loop):
     @property
     def max_block(self) -> int:
         self.server.review()
-        return min(self._inner_loop().max_block, REVIEW - self.server.t % REVIEW)
+        return min(self._inner_loop().max_block, REVIEW_EVERY - self.server.t % REVIEW_EVERY)
 
     def _inner_loop(self) -> Loop:
         """The loop of the present server."""
