@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -62,8 +63,12 @@ def _grid(market: hp.Market, arms: int) -> Array:
 class BayesianBandits:
     """A shared Bayesian logistic regression with Thompson sampling or an upper quantile."""
 
-    def __init__(self, market: hp.Market, seed: int, *, policy: str, arms: int = 20, alpha: float = 1.0) -> None:
+    def __init__(
+        self, market: hp.Market, seed: int, *, policy: str, arms: int = 20, alpha: float = 1.0, memory: int = 0
+    ) -> None:
         import bayesianbandits as bb
+
+        forgetting = bb.ExponentialForgetting(1.0 - 1.0 / memory) if memory else None
 
         def features(z: Array, prices: Any) -> Array:
             p = np.asarray(prices, dtype=np.float64)
@@ -80,7 +85,7 @@ class BayesianBandits:
             ],
             policy=rules[policy](),
             arm_featurizer=bb.FunctionArmFeaturizer(features),
-            learner=bb.BayesianGLM(alpha=alpha, approximator=bb.LaplaceApproximator(n_iter=1)),
+            learner=bb.BayesianGLM(alpha=alpha, forgetting=forgetting, approximator=bb.LaplaceApproximator(n_iter=1)),
             random_seed=seed,
         )
 
@@ -278,3 +283,22 @@ def peers(
                 rows.append(_line(label, f"{name} {version(name)}", best, [r for r, _ in runs], took))
                 report("peers", f"T = {HORIZON:,}, {replications} replications, seed {SEED}", rows)
     report("peers", f"T = {HORIZON:,}, {replications} replications, seed {SEED}", rows)
+
+
+@app.command()
+def drift_peers(replications: Count = 3) -> None:
+    """S1 under drift: bayesianbandits with several memories, next to look-ahead with the adaptive one."""
+    warnings.simplefilter("ignore")
+    rows: Rows = []
+    for kind in ("jump", "walk", "wave", "season"):
+        market = hp.markets.drifting(hp.markets.s1(dim=4), kind)
+        ours = hp.simulate(build("look-ahead", 4), market, horizon=HORIZON, replications=replications, seed=SEED)
+        us = 1e6 * float(np.median(ours.seconds)) / HORIZON
+        rows.append(_line(kind, "hushprice", "look-ahead", ours.regret.tolist(), us))
+        for memory in (0, 300, 1_000, 3_000):
+            maker = partial(BayesianBandits, policy="thompson", memory=memory)
+            runs = [_run(maker, market, SEED, i, HORIZON) for i in range(replications)]
+            took = float(np.median([u for _, u in runs]))
+            rows.append(_line(kind, "bayesianbandits", f"memory {memory or 'all'}", [r for r, _ in runs], took))
+            print(rows[-1], flush=True)
+    report("drift-peers", f"S1, d = 4, T = {HORIZON:,}, {replications} replications, seed {SEED}", rows)
