@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from hushprice.service.demo import shop as demo
@@ -217,6 +218,39 @@ def test_an_admin_controls_a_product_and_a_seller_looks(site: Site) -> None:
     site.dashboard(looker, "tea", "seller")
     assert looker.locator("#modes button").first.is_disabled()
     assert "admin key" in (looker.text_content("#control-note") or "")
+
+
+def _sell(site: Site, first: int, n: int, limit: float) -> None:
+    """Sell tea to n customers, all of whom buy up to a price."""
+    with httpx.Client(headers={"Authorization": f"Bearer {site.keys['seller']}"}) as client:
+        outcomes = []
+        for k in range(first, first + n):
+            body = {"id": str(k), "context": [1.0, (k % 9 - 4) / 4]}
+            price = client.post(f"{site.url}/v1/products/tea/offers", json=body).raise_for_status().json()["price"]
+            bought = float(price < limit + (k % 5 - 2) / 2)
+            outcomes.append({"offer": str(k), "y": bought})
+            if len(outcomes) == 50:
+                client.post(f"{site.url}/v1/products/tea/outcomes", json={"outcomes": outcomes}).raise_for_status()
+                outcomes = []
+
+
+@browser_needed
+def test_the_page_says_that_demand_has_changed_and_an_admin_lets_it_forget(site: Site) -> None:
+    page = site.page()
+    site.dashboard(page, "tea")
+    assert page.locator("#findings").is_hidden()
+    _sell(site, 0, 800, 2.8)
+    _sell(site, 800, 500, 1.0)
+    _until(page, "!document.getElementById('findings').hidden")
+    said = page.text_content("#findings-list") or ""
+    assert "Demand changed after about" in said
+    assert "The best price for the last customers went from" in said
+    page.fill("#forget [name=half_life]", "300")
+    page.click("#forget button")
+    _until(page, "document.getElementById('events').textContent.includes('counts half after 300 others')")
+    site.dashboard(page)
+    assert page.locator("#forget").is_hidden()  # coffee is private
+    assert page.locator("#findings").is_hidden()
 
 
 @browser_needed
