@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from hushprice import policies
 from hushprice.cli import app, main
 from hushprice.demand import FAMILIES
 
@@ -165,6 +166,12 @@ def test_list_shows_the_options_of_a_policy() -> None:
     assert ">>>" not in out
     assert "half fixed" in " ".join(run("list", "a1").split())
     assert "drift=jump or walk or wave or season" in " ".join(run("list", "s2").split())
+
+
+@pytest.mark.parametrize("name", sorted(policies.REGISTRY))
+def test_every_policy_can_be_listed(name: str) -> None:
+    shown = run("list", name)
+    assert ("restart: on-change" in shown) == policies.get(name).can_restart()
 
 
 def test_list_names_everything() -> None:

@@ -191,6 +191,7 @@ def options_of(cls: type[Policy]) -> list[str]:
     others = {"family", "dim", "prices", "cost", "rules", "theta"}
     others |= {"ridge"} if cls.private else set()
     others |= set() if cls.takes_prior else {"prior"}
+    others |= {"options"} if cls is policies.Restarting else set()
     return [f.name for f in fields(cls) if f.name not in others] + ["restart"] * cls.can_restart()
 
 

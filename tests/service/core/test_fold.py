@@ -18,6 +18,7 @@ from hushprice.privacy import Report, UnsafeSeed
 from hushprice.service import Definition, Guardrails, OfferRequest, OutcomeItem, ReportItem, Service, Store
 from hushprice.service.core.events import Event, Mode
 from hushprice.service.core.learner import Learner
+from hushprice.service.core.offers import prepare
 from hushprice.service.core.statistics import POINTS
 from hushprice.service.storage import replay as rebuilding
 from hushprice.simulation import streams
@@ -150,6 +151,52 @@ def in_pieces(store: Store, definition: Definition, log: list[Event], rng: np.ra
             learner = Learner(definition)
             learner.restore(state)
     return learner.digest()
+
+
+@pytest.mark.parametrize("name", ["look-ahead", "etc-doubling", "restarting"])
+def test_a_change_of_demand_is_part_of_the_fold(name: str) -> None:
+    """Found, rolled back and found again; the log in pieces gives the same bits, with saved states in between."""
+    definition, rng = define(name), np.random.default_rng(6)
+    live, events = Learner(definition), list[Event]()
+
+    def core(version: int) -> Any:
+        learner = Learner(definition)
+        learner.apply(events[:version])
+        return learner.core()
+
+    def append(kind: str, key: str, body: dict[str, Any]) -> None:
+        events.append(Event(len(events) + 1, float(len(events)), kind, key, body))
+        live.apply(events[-1:], core)
+
+    def sell(n: int, level: float) -> None:
+        for _ in range(n):
+            key = str(len(events))
+            request = prepare(definition, OfferRequest(context=[1.0, float(rng.random())]))
+            append("offer", f"o:{key}", live.quote(request, rng))
+            y = float(rng.random() < 1.0 / (1.0 + np.exp(events[-1].body["price"] - level)))
+            append("outcome", f"y:{key}", {"y": y})
+
+    sell(700, 1.0)
+    before = len(events)
+    assert live.change is None
+    sell(500, 4.0)
+    assert live.change is not None
+    assert 700 < live.change.found < 1000
+    append("rollback", "a:1", {"version": before, "by": "test"})
+    assert live.change is None
+    append("forget", "a:2", {"half_life": 400.0, "by": "test"})
+    sell(500, -2.0)
+    assert live.change is not None
+    for seed in range(2):
+        pieces, start, cut = Learner(definition), 0, np.random.default_rng(seed)
+        while start < len(events):
+            stop = start + int(cut.integers(1, 400))
+            pieces.apply(events[start:stop], core)
+            start = stop
+            state = snapshot.unpack(snapshot.pack(pieces.state()))
+            pieces = Learner(definition)
+            pieces.restore(state)
+        assert pieces.digest() == live.digest()
 
 
 @pytest.mark.parametrize("name", PRIVATE)

@@ -48,15 +48,16 @@ def list_command(
             console.print(f"Use: {escape(cls.use)}\n", highlight=False)
         if cls.private:
             console.print(_description("All private policies", policies.PrivatePolicy), highlight=False)
-        defaults = {f.name: f.default for f in dataclasses.fields(cls)}
+        defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(cls)}
         for option in options_of(cls):
-            missing = defaults[option] is dataclasses.MISSING
+            missing = defaults.get(option) is dataclasses.MISSING
             notes = {
                 "z_max": "set by the market unless given",
                 "prior": "log for what the market's log knows, or a file",
+                "restart": "on-change to start again when demand has changed",
             }
             notes |= {"horizon": "set by --horizon"} if defaults.get("horizon") is dataclasses.MISSING else {}
-            note = notes.get(option, "needed" if missing else f"default {defaults[option]}")
+            note = notes.get(option, "needed" if missing else f"default {defaults.get(option)}")
             console.print(f"  {option}: {note}", highlight=False)
         return
     table = Table(show_header=False, box=None)

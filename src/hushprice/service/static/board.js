@@ -98,7 +98,8 @@ function showFindings() {
   $("findings").hidden = lines.length === 0;
   fill($("findings-list"), ...lines.map((line) => el("li", {}, line.words)));
   const rare = "While demand follows the model, less than one alarm of this kind in a million outcomes is false.";
-  say($("findings-note"), summary.misfits.length ? rare : "");
+  say($("findings-note"), rare);
+  $("findings-note").hidden = summary.misfits.length === 0;
 }
 
 function showProgress(progress) {
