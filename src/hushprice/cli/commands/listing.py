@@ -54,8 +54,8 @@ def list_command(
             notes = {
                 "z_max": "set by the market unless given",
                 "prior": "log for what the market's log knows, or a file",
-                "restart": "on-change to start again when demand has changed",
             }
+            notes |= {"restart": "on-change to start again when demand has changed"} if cls.can_restart() else {}
             notes |= {"horizon": "set by --horizon"} if defaults.get("horizon") is dataclasses.MISSING else {}
             note = notes.get(option, "needed" if missing else f"default {defaults.get(option)}")
             console.print(f"  {option}: {note}", highlight=False)
