@@ -72,19 +72,24 @@ def drift(
     report(f"drift-{horizon}", f"Regret, T = {horizon:,}, d = 4, {replications} replications, seed {seed}", rows)
 
 
-def _watch(market: hp.Market, horizon: int, seed: int, replication: int) -> tuple[int, int, int]:
-    """Changes found by look-ahead in one run, outcomes when the last was found, and blocks with a misfit alarm."""
+def _watch(market: hp.Market, horizon: int, seed: int, replication: int, start: int = 0) -> tuple[int, int, int]:
+    """Changes found by look-ahead in one run, outcomes when the first after ``start`` was found, and misfit alarms.
+
+    The last two are looked at once per block.
+    """
     seeds = streams(seed, replication)
     contexts, demand, exploration = (np.random.default_rng(s) for s in seeds[:3])
     policy = hp.policies.LookAhead(family=market.family, dim=market.dim, prices=market.prices, rules=market.rules)
     loop = policy.loop(UnsafeSeed(seeds[3]))
-    server, alarms = loop.server, 0
+    server, alarms, first = loop.server, 0, 0
     assert isinstance(server, AheadServer)
     for block in market.truth(np.random.default_rng(seeds[6])).blocks(contexts, demand, horizon):
         loop.sell(block, exploration)
         alarms += bool(server.misfits)
-    change = server.change
-    return (0, 0, alarms) if change is None else (change.count, change.found, alarms)
+        change = server.change
+        if not first and change is not None and change.found > start:
+            first = change.found
+    return 0 if change is None else change.count, first, alarms
 
 
 @app.command()
@@ -110,8 +115,8 @@ def alarms(
     for name in ("s1", "s2", "wide"):
         for size in (-0.5, -0.2, -0.1, 0.1, 0.2, 0.5):
             world = hp.markets.drifting(_market(name, log), "jump", sensitivity=size, at=start + 1)
-            found = parallel(joblib.delayed(_watch)(world, horizon, seed + 1, r) for r in range(replications))
-            waits = np.array([when - start for count, when, _ in found if count])
+            found = parallel(joblib.delayed(_watch)(world, horizon, seed + 1, r, start) for r in range(replications))
+            waits = np.array([when - start for _, when, _ in found if when])
             rows.append(
                 {"market": name, "change of the sensitivity": f"{size:+.0%}", "noticed": len(waits) / replications,
                  "median wait": float(np.median(waits)) if len(waits) else math.nan,

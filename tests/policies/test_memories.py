@@ -240,6 +240,77 @@ def test_what_is_learned_does_not_depend_on_how_many_outcomes_come_at_once(rng: 
     assert _bits(together.state()) == _bits(apart.state())
 
 
+def test_it_does_not_matter_when_outcomes_are_looked_at_while_prices_rise(rng: np.random.Generator) -> None:
+    """The range of prices on record, which steers refits, grows record by record."""
+    records = _sales(2000, rng, BEFORE)
+    rising = Records(records.z, np.linspace(0.2, 2.8, 2000), records.y)
+    together, apart = _policy().server(), _policy().server()
+    _learn(together, rising)
+    for i in range(0, 2000, 7):
+        _learn(apart, Records(rising.z[i : i + 7], rising.price[i : i + 7], rising.y[i : i + 7]))
+    assert _bits(together.state()) == _bits(apart.state())
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.0, 100.0), (1e6, 1e6), (0.0, 1e4)])
+def test_counts_of_any_size_leave_numbers(first: float, second: float, rng: np.random.Generator) -> None:
+    """Nobody buys, then everybody buys much: a snapshot can be loaded."""
+    server = _policy("poisson").server()
+    for i in range(600):
+        one = _sales(1, rng, BEFORE, "poisson")
+        _learn(server, Records(one.z, one.price, np.array([first if i < 400 else second])))
+    twin = _policy("poisson").server()
+    twin.restore(server.state())
+    assert _bits(twin.state()) == _bits(server.state())
+    assert np.isfinite(server.estimate()[0]).all()
+
+
+def test_a_memory_of_ones_own_survives_a_snapshot(rng: np.random.Generator) -> None:
+    server = _learn(_policy(memory=300).server(), _sales(2000, rng, BEFORE))
+    twin = _policy(memory=300).server()
+    twin.restore(server.state())
+    assert _bits(twin.state()) == _bits(server.state())
+
+
+def test_one_odd_outcome_is_no_change(rng: np.random.Generator) -> None:
+    """A typing error in linear demand, and a bulk order among counts."""
+    for family, odd in (("linear", 300.0), ("poisson", 50.0)):
+        server = _learn(_policy(family).server(), _sales(2000, rng, BEFORE, family))
+        one = _sales(1, rng, BEFORE, family)
+        _learn(server, Records(one.z, one.price, np.array([odd])))
+        _learn(server, _sales(50, rng, BEFORE, family))
+        assert server.change is None
+        assert server.misfits == ()
+
+
+def test_after_a_change_n_counts_rounds_in_proportion_to_the_outcomes_kept(rng: np.random.Generator) -> None:
+    """Three of four offers have no outcome: N is the share of outcomes remembered, times the rounds."""
+    server = _learn(_policy().server(), _sales(2000, rng, BEFORE))
+    _learn(server, _sales(500, rng, AFTER))
+    assert server.change is not None
+    tally = server.memories.tally
+    share = 1.0 - tally[kernel.ORIGIN] / 2500.0
+    assert 0.1 < share < 0.25
+    assert kernel.later(server.plan, server.learned(), 10_000.0) == pytest.approx(10_000.0 * share)
+
+
+def test_a_memory_that_is_taken_over_keeps_its_estimate(rng: np.random.Generator) -> None:
+    """Where all records held are from after the change, and others were folded. With a prior of much weight."""
+    prior = hp.Prior(BEFORE + 0.3, 50.0 * np.eye(4))
+    server = _learn(_policy(prior=prior).server(), _sales(3000, rng, BEFORE))
+    learned = server.learned()
+    learning._fold(server.plan, learned, server.estimator.records)
+    learning._refit(server.plan, learned)
+    server.memories.theta[0] = AFTER
+    sold = _sales(8, rng, AFTER)
+    _learn(server, Records(sold.z, sold.price, np.ones(8)))  # each of them likelier after the change
+    theta, P = server.memories.theta[0].copy(), server.memories.P[0].copy()
+    assert memories.restart(server.plan, server.learned(), 1, 8) == 8
+    learning._refit(server.plan, server.learned())
+    np.testing.assert_allclose(server.estimator.published, theta, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(server.estimator.P, P, rtol=1e-6)
+    assert server.memories.tally[kernel.ORIGIN] == 3008 - 300
+
+
 # -- forgetting by hand ---------------------------------------------------------------------------------------
 
 
@@ -255,6 +326,19 @@ def test_forgetting_weighs_outcomes_by_their_age(rng: np.random.Generator) -> No
     assert kernel.later(server.plan, server.learned(), 900.0) == pytest.approx(weights.sum())
     server.forget(200.0)
     np.testing.assert_allclose(server.estimator.weight[:900], weights**2)
+    assert kernel.later(server.plan, server.learned(), 900.0) == pytest.approx((weights**2).sum())
+
+
+def test_folded_outcomes_count_as_old_as_the_oldest_that_is_held(rng: np.random.Generator) -> None:
+    server = _learn(_policy(memory=None).server(), _sales(2000, rng, BEFORE))
+    learning._fold(server.plan, server.learned(), server.estimator.records)
+    _learn(server, _sales(1000, rng, BEFORE))
+    for times in (1, 2):
+        server.forget(2000.0)
+        held = 0.5 ** (times * np.arange(999, -1, -1) / 2000.0)
+        folded = 2000.0 * 0.5 ** (times * 1000.0 / 2000.0)
+        remembered = kernel.later(server.plan, server.learned(), 3000.0)
+        assert remembered == pytest.approx(held.sum() + folded)
 
 
 def test_memories_forget_what_they_hold(rng: np.random.Generator) -> None:
@@ -276,7 +360,7 @@ def test_a_half_life_that_makes_no_sense_changes_nothing(half_life: Any) -> None
     assert _bits(pricer._server.state()) == before
 
 
-@pytest.mark.parametrize("memory", ["adaptiv", 5, -300, np.nan, np.inf, True, [300]])
+@pytest.mark.parametrize("memory", ["adaptiv", 5, -300, np.nan, np.inf, True, [300], np.array([300.0, 1.0])])
 def test_a_memory_that_makes_no_sense_is_refused(memory: Any) -> None:
     with pytest.raises(InvalidInput, match="memory"):
         _policy(memory=memory)

@@ -51,7 +51,8 @@ class RunningEstimator:
     prior : Prior
         The prior of theta; ``Prior.ridge`` for a ridge.
     dense : bool
-        Whether the penalty is stored as a matrix even for a ridge, so that a kernel can change it in place.
+        Whether the penalty is stored as a matrix even for a ridge, so that a kernel can change it in place. The kernel
+        then notes the prices, too.
 
     Examples
     --------
@@ -66,6 +67,7 @@ class RunningEstimator:
         m = prior.centre.size
         self.family, self.dim = family, prior.dim
         self._given, self._penalty = prior, prior.dense_penalty if dense else prior.penalty
+        self._prices_later = dense  # the kernel notes prices record by record, as it takes them in
         self.x, self.y, self.weight = np.empty((64, m)), np.empty(64), np.ones(64)
         self._theta, self.P = prior.centre.copy(), prior.covariance
         self.counts = np.zeros(4, dtype=np.int64)
@@ -149,8 +151,9 @@ class RunningEstimator:
         self.x[rows, : self.dim] = z
         np.multiply(-price[:, None], z, out=self.x[rows, self.dim :])
         self.y[rows] = y
-        self.pace[running.LOWEST] = min(self.pace[running.LOWEST], price.min(initial=np.inf))
-        self.pace[running.HIGHEST] = max(self.pace[running.HIGHEST], price.max(initial=-np.inf))
+        if not self._prices_later:
+            self.pace[running.LOWEST] = min(self.pace[running.LOWEST], price.min(initial=np.inf))
+            self.pace[running.HIGHEST] = max(self.pace[running.HIGHEST], price.max(initial=-np.inf))
         self.counts[running.HELD] += len(y)
 
     def reweigh(self, weights: npt.ArrayLike) -> None:

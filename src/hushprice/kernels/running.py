@@ -207,12 +207,24 @@ def update(estimate):
 
 @compiled
 def append(x, y, counts, pace, z, price, outcome):
-    """Store the record x = (z, -p z), y with weight 1, the weight of every unused row."""
+    """Store the record x = (z, -p z), y with weight 1, the weight of every unused row, and note its price."""
+    store(x, y, counts, z, price, outcome)
+    note_price(pace, price)
+
+
+@compiled
+def note_price(pace, price):
+    """Extend the range of prices on record."""
+    pace[LOWEST], pace[HIGHEST] = min(pace[LOWEST], price), max(pace[HIGHEST], price)
+
+
+@compiled
+def store(x, y, counts, z, price, outcome):
+    """Store the record alone."""
     n, d = counts[HELD], z.size
     row = x[n]
     for j in range(d):
         row[j] = z[j]
         row[d + j] = -price * z[j]
     y[n] = outcome
-    pace[LOWEST], pace[HIGHEST] = min(pace[LOWEST], price), max(pace[HIGHEST], price)
     counts[HELD] = n + 1

@@ -193,6 +193,7 @@ class Memories(NamedTuple):
     due: Counts  # (K,), outcomes until the estimate forgets next; -1 while it equals the lasting one
     prior: Array  # (m, m), precision of the prior in every P
     tally: Array  # ORIGIN, IN_USE, CHANGES_FOUND, FOUND, BEGAN, ODDS of hushprice.kernels.look_ahead
+    level: Array  # (d,), coefficients of the combination of features that is nearest to 1
     shifts: Array  # (number of shifts, 2), shifts of the lasting estimate's utilities, and their information
     before: Array  # (m,), the lasting estimate before the last change
 
@@ -205,7 +206,7 @@ class MisfitCells(NamedTuple):
     information: Array  # (1 + d, TENTHS), of the offset
     evidence: Array  # (1 + d, TENTHS), logarithm of the Shiryaev-Roberts statistic
     sums: Array  # (3, 1 + d, TENTHS): outcomes, what was bought, what was expected
-    tally: Array  # offset of all cells and its information; REVIEW, the next outcome at which edges are set
+    tally: Array  # offset of all cells and its information; NEXT_REVIEW, the next outcome at which edges are set
 
 
 class AheadState(NamedTuple):

@@ -81,7 +81,7 @@ def drifting(
       1 / 1.5 and 1.5 in two of three replications. Were all of them to move alike, the best price would lie between
       0.80 and 2.94.
 
-    Look-ahead, which never forgets, then loses about 1 500 in S1 with four features and 20 000 customers in a jump
+    Look-ahead with ``memory=None`` then loses about 1 500 in S1 with four features and 20 000 customers in a jump
     (7 200 with 100 000), 2 900 in waves, 1 000 in seasons and 900 in a walk, where replications differ much; without
     drift it is 120.
 

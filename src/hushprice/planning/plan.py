@@ -112,6 +112,7 @@ class Plan:
             check=None if check is None else check.holds,
             misfits=() if check is None else check.misfits,
             stepwise=stepwise(twin),
+            drifts=twin.drift is not None,
         )
 
     def rows(self) -> list[dict[str, Any]]:

@@ -59,6 +59,8 @@ class Situation:
         Whether the twin's replay of the log holds; None if it was not made.
     stepwise : bool
         Whether a largest step excludes private options.
+    drifts : bool
+        Whether demand follows the course that it took in the log.
     misfits : sequence of Place
         Where demand does not follow the model, if the replay does not hold.
     """
@@ -70,6 +72,7 @@ class Situation:
     uncertain: bool = True
     check: bool | None = None
     stepwise: bool = False
+    drifts: bool = False
     misfits: Sequence[Place] = ()
 
     def money(self, value: float) -> str:
@@ -377,6 +380,11 @@ def _caveats(verdict: Verdict, today: Line, now: Situation) -> list[Finding]:
             "the device. Give the segments narrower ranges instead to see what privacy costs.",
         ),
     )
-    stays = "Demand is taken to stay as in the log: no competitors that react, no customers that wait or tell."
+    stays = (
+        "Demand is taken to follow the course that it took in the log: no competitors that react, no customers that "
+        "wait or tell."
+        if now.drifts
+        else "Demand is taken to stay as in the log: no competitors that react, no customers that wait or tell."
+    )
     caveats += [Finding(code, "warning", text) for holds, code, text in own if holds]
     return [*caveats, Finding("demand-stays", "note", stays)]

@@ -144,7 +144,7 @@ def build(name: str, **options: Any) -> Policy:
     accepted = {f.name for f in fields(cls)}
     if "restart" in options and cls.can_restart():
         restart = options.pop("restart")
-        if restart not in ("never", "on-change"):
+        if not isinstance(restart, str) or restart not in ("never", "on-change"):
             raise InvalidInput(f"restart must be 'never' or 'on-change', got {restart!r}.")
         if restart == "on-change":
             return _restarting(name, options)

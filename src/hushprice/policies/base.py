@@ -300,7 +300,7 @@ class Policy(ABC):
 
 def checked_half_life(half_life: Any) -> float:
     """A half-life in outcomes, checked."""
-    return finite("half_life", half_life, minimum=0.0, maximum=1e12, strict=True)
+    return finite("half_life", half_life, minimum=1e-6, maximum=1e12)
 
 
 def is_policy(value: object) -> TypeGuard[Policy]:

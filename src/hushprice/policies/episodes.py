@@ -16,6 +16,7 @@ from hushprice.estimation import RunningEstimator
 from hushprice.policies.base import Policy, Server
 from hushprice.policies.exchange import FOREVER, Params, Progress, Records
 from hushprice.policies.phases import Phase
+from hushprice.policies.snapshot import whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,7 @@ class EpisodeServer(Server[Records]):
         self.policy = policy
         self.estimator = policy.estimator()
         self.q, self.offset = 1, 0
+        self.forgotten = 0  # how often
         self.explore, self.commit = _episode(policy, 1)
 
     @property
@@ -57,7 +59,7 @@ class EpisodeServer(Server[Records]):
         exploring = self._exploring
         theta = self.estimator.published if exploring else self.estimator.theta()
         return Params(
-            version=2 * self.q + (not exploring) + self.estimator.records,
+            version=2 * self.q + (not exploring) + self.estimator.records + self.forgotten,
             phase=Phase.EXPLORE if exploring else Phase.EXPLOIT,
             theta=theta,
             learn=exploring,
@@ -87,18 +89,25 @@ class EpisodeServer(Server[Records]):
     def absorb(self, reports: Records) -> None:
         self.estimator.absorb(reports.z, reports.price, reports.y)
 
+    def forget(self, half_life: float) -> None:
+        super().forget(half_life)
+        self.forgotten += 1
+
     def state(self) -> dict[str, Any]:
-        return {"q": self.q, "offset": self.offset, "estimator": self.estimator.state()}
+        own = {"q": self.q, "offset": self.offset, "forgotten": self.forgotten}
+        return own | {"estimator": self.estimator.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         q, offset = state.get("q"), state.get("offset")
         if not isinstance(q, int) or not isinstance(offset, int) or q < 1:
             raise SnapshotError("The snapshot does not say which episode it is in.")
+        forgotten = whole(state.get("forgotten", 0))
         explore, commit = _episode(self.policy, q)
         if not 0 <= offset < explore + commit:
             raise SnapshotError(f"The snapshot is at round {offset} of an episode of {explore + commit}.")
         self.estimator.restore(state["estimator"])
         self.q, self.offset, self.explore, self.commit = q, offset, explore, commit
+        self.forgotten = forgotten
 
 
 def _episode(policy: EpisodePolicy, q: int) -> tuple[int, int]:

@@ -40,6 +40,12 @@ LEAST_MEMORY = 10  # outcomes per feature in a memory of one's own
 BLOCK_CUSTOMERS = 8192  # customers per call of the compiled loop
 
 
+def too_offset(prices: tuple[float, float]) -> bool:
+    """Whether the range of prices is so far from 0, for its width, that rounding would make estimates useless."""
+    low, high = prices
+    return 0.5 * (low + high) > MOST_OFFSET * 0.5 * (high - low)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LookAhead(Policy):
     """Weighs each sale against what its outcome teaches. The policy to start with: nothing to tune.
@@ -94,7 +100,7 @@ class LookAhead(Policy):
         super().__post_init__()
         positive_int("dim", self.dim, maximum=LARGEST_AHEAD)
         low, high = self.prices
-        if 0.5 * (low + high) > MOST_OFFSET * 0.5 * (high - low):
+        if too_offset(self.prices):
             raise InvalidInput(
                 f"The price range [{low:g}, {high:g}] is too narrow for numbers of this size. Subtract a fixed amount "
                 "from all prices and from the cost."
@@ -102,9 +108,9 @@ class LookAhead(Policy):
         if self.horizon is not None:
             self._set("horizon", positive_int("horizon", self.horizon))
         self._set("spread", finite("spread", self.spread, minimum=0.0, maximum=10.0))
-        if self.memory == "none":  # as in plain data, where None means a default
+        if isinstance(self.memory, str) and self.memory == "none":  # as in plain data, where None means a default
             self._set("memory", None)
-        if self.memory is not None and self.memory != "adaptive":
+        if self.memory is not None and not (isinstance(self.memory, str) and self.memory == "adaptive"):
             self._set("memory", self._length(self.memory))
 
     def _length(self, memory: Any) -> float:
@@ -388,6 +394,7 @@ def _new_memories(K: int, m: int) -> Memories:
         due=np.full(K, -1, dtype=np.int64),
         prior=np.zeros((m, m)),
         tally=np.zeros(6),
+        level=np.zeros(m // 2),
         shifts=np.zeros((len(memories.SHIFTS), 2)),
         before=np.zeros(m),
     )

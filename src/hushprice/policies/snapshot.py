@@ -20,7 +20,7 @@ from hushprice.errors import SnapshotError
 from hushprice.files import replacing
 
 SNAPSHOT_FORMAT = "hushprice snapshot"
-SNAPSHOT_VERSION = 4
+SNAPSHOT_VERSION = 5
 _HEADER = "snapshot.json"
 
 

@@ -292,7 +292,10 @@ def _policy(name: str, plain: Mapping[str, Any]) -> Policy:
     if kind.not_served:
         raise InvalidInput(f"The service does not run {kind.name}: {kind.not_served}")
     options = {key: value for key, value in plain.items() if key not in _SERVICE}
-    if kind.can_restart() and options.pop("restart", "never") != "never":
+    restart = options.pop("restart", "never") if kind.can_restart() else "never"
+    if not isinstance(restart, str) or restart not in ("never", "on-change"):
+        raise InvalidInput(f"restart must be 'never' or 'on-change', got {restart!r}.")
+    if restart == "on-change":
         return _restarting(name, plain)
     accepted = {f.name for f in fields(kind)}
     for option in options:
@@ -319,8 +322,6 @@ def _policy(name: str, plain: Mapping[str, Any]) -> Policy:
 
 def _restarting(name: str, plain: Mapping[str, Any]) -> Policy:
     """The policy that starts again when demand has changed."""
-    if plain["restart"] != "on-change":
-        raise InvalidInput(f"restart must be 'never' or 'on-change', got {plain['restart']!r}.")
     base = _policy(name, {key: value for key, value in plain.items() if key != "restart"})
     common = {f.name for f in fields(policies.Policy)} | {"horizon"}
     own = {key: value for key, value in base.config().items() if key not in common}

@@ -13,6 +13,9 @@ from hushprice import policies
 from hushprice.errors import InvalidInput, SnapshotError
 from hushprice.policies import Monitor, Records, Restarting
 from hushprice.policies.monitoring.restarts import REVIEW_EVERY, STAGE_NUMBERS
+from hushprice.service.core.fingerprint import digest
+from hushprice.simulation import replicate, streams
+from hushprice.simulation.engine import Trace
 from hushprice.studies import policy_from
 
 JUMP = hp.markets.drifting(hp.markets.s1(dim=2), "jump", sensitivity=-0.5, at=2001)
@@ -68,6 +71,57 @@ def test_live_it_restarts_and_ignores_outcomes_of_earlier_offers(tmp_path: Path)
     assert pricer.offer([1.0, 0.5]).stage // STAGE_NUMBERS == 2
 
 
+@pytest.mark.parametrize("name", ["etc-doubling", "semi-myopic", "ucb"])
+def test_batch_and_live_agree_through_a_restart(name: str, tmp_path: Path) -> None:
+    n, policy, trace = 3500, _build(name, restart="on-change", horizon=3500), Trace(np.empty(3500), np.empty(3500))
+    replicate(policy, JUMP, horizon=n, seed=4, replication=0, checkpoints=np.array([n]), trace=trace)
+    seeds = streams(4, 0)
+    contexts, demand = (np.random.default_rng(s) for s in seeds[:2])
+    pricer, prices = policy.start(seed=seeds[2]), []
+    for block in JUMP.blocks(contexts, demand, n):
+        for i in range(len(block.z)):
+            offer = pricer.offer(block.z[i])
+            prices.append(offer.price)
+            pricer.observe(offer, block.buy(slice(i, i + 1), np.array([offer.price]))[0])
+            if len(prices) in (1950, 2950):
+                pricer.save(tmp_path / "pricer.hush")
+                pricer = hp.Pricer.load(tmp_path / "pricer.hush")
+    np.testing.assert_array_equal(prices, trace.prices)
+    server: Any = pricer._server
+    assert server.number == 2
+
+
+def test_a_range_in_which_demand_cannot_be_watched() -> None:
+    """Prices from 10 000 to 10 002: the policy sells as ever, without a monitor."""
+    pricer = _build("etc-doubling", prices=(10_000, 10_002)).start(seed=1)
+    pricer.observe(pricer.offer([1.0, 0.5]), 1)
+    assert pricer.change is None
+    with pytest.raises(InvalidInput, match="Subtract a fixed amount"):
+        _build("etc-doubling", prices=(10_000, 10_002), restart="on-change")
+
+
+def test_forgetting_makes_a_new_version() -> None:
+    pricer = _build("etc").start(seed=3)
+    _sell(pricer, 800, 1.0, np.random.default_rng(8))
+    before = pricer.params
+    pricer.forget(half_life=20.0)
+    after = pricer.params
+    assert (before.theta != after.theta).any()
+    assert after.version > before.version
+
+
+def test_what_a_monitor_finds_does_not_depend_on_when_it_is_read() -> None:
+    rng, policy = np.random.default_rng(4), _build("etc")
+    read, unread = Monitor(policy), Monitor(policy)
+    for i in range(1500):
+        record = Records(rng.random((1, 2)), np.array([0.2 + i / 600]), np.array([float(rng.integers(2))]))
+        read.absorb(record)
+        unread.absorb(record)
+        if i % 7 == 0:
+            _ = read.misfits
+    assert digest(read.state()) == digest(unread.state())
+
+
 def test_reviews_are_at_fixed_customers() -> None:
     server = _build("etc-doubling", restart="on-change").server()
     server.advance(30)
@@ -81,7 +135,7 @@ def test_policies_without_use_for_it_are_refused(name: str) -> None:
         Restarting(family=hp.Logistic(), dim=2, prices=(0, 3), base=name)
 
 
-@pytest.mark.parametrize("restart", ["always", True, 3])
+@pytest.mark.parametrize("restart", ["always", True, 3, np.array([1.0, 2.0])])
 def test_other_values_of_restart_are_refused(restart: Any) -> None:
     with pytest.raises(InvalidInput, match="restart"):
         _build("etc", restart=restart)
@@ -95,6 +149,12 @@ def test_options_reach_the_policy() -> None:
     assert policies.get(policy.name).from_config(policy.config()) == policy
     with pytest.raises(InvalidInput):
         _build("etc-doubling", restart="on-change", width=1.0)
+
+
+@pytest.mark.parametrize("options", [{"prices": (0, 9)}, {"dim": 3}, {"ridge": 5.0}, {"restart": "on-change"}, {1: 2}])
+def test_options_of_every_policy_belong_beside_the_others(options: Any) -> None:
+    with pytest.raises(InvalidInput, match="beside them"):
+        Restarting(family=hp.Logistic(), dim=2, prices=(0, 3), options=options)
 
 
 def test_a_snapshot_of_another_shape_is_refused() -> None:

@@ -1,7 +1,8 @@
 """Look-ahead pricing: what a price is worth, the prior, and how the policy learns.
 
-``prices.py`` has the formulas of the price, ``prior.py`` those of the prior, and ``learning.py`` what happens record by
-record.
+``prices.py`` has the formulas of the price, ``prior.py`` those of the prior. ``memories.py`` has estimates that forget,
+and how changes are found; ``misfit.py`` the alarm for demand that does not follow the model. ``learning.py`` is what
+happens record by record.
 """
 
 from hushprice.kernels.look_ahead.learning import (

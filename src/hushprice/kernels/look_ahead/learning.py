@@ -19,7 +19,7 @@ from hushprice.kernels.look_ahead.memories import (
     start_weights,
     weigh,
 )
-from hushprice.kernels.look_ahead.misfit import watch
+from hushprice.kernels.look_ahead.misfit import price_of, watch
 from hushprice.kernels.look_ahead.prices import draw_price, mean_gains, span
 from hushprice.kernels.look_ahead.prior import (
     COUNT,
@@ -33,13 +33,14 @@ from hushprice.kernels.look_ahead.prior import (
     given,
     learn_belief,
     learn_variances,
+    nearest_to_constant,
     penalise,
     survey,
     write_prior,
 )
 from hushprice.kernels.newton import dot
 from hushprice.kernels.quote import greedy_price, nearest_rung, quote_on_terms, rungs, window
-from hushprice.kernels.running import HELD, USED, append, assimilated, refit
+from hushprice.kernels.running import HELD, USED, assimilated, note_price, refit, store
 from hushprice.kernels.state import EXPLORE, AheadRule
 
 KAPPA = 1.0  # N = KAPPA t if the horizon is not known
@@ -65,13 +66,16 @@ def _learn_dispersion(state):
 
 @compiled
 def _revise(plan, state):
-    """Revise dispersion and prior, and refit."""
+    """Revise dispersion and prior, refit, and set when this happens next."""
     _learn_dispersion(state)
     if given(plan):
         learn_belief(plan, state)
     elif state.tally[TOTAL] >= TRIALS:
         learn_variances(plan, state)
     _refit(plan, state)
+    state.memories.level[:] = nearest_to_constant(state, 1.0)
+    total, origin = state.tally[TOTAL], state.memories.tally[ORIGIN]
+    state.tally[REVISION] = origin + math.floor(REVISION_GROWTH * (total - origin)) + 1.0
 
 
 @compiled
@@ -131,11 +135,14 @@ def catch_up(plan, state):
 @compiled
 def _learn(plan, state, i, end):
     """Learn record i, the last of those held; the number of records that are no longer held."""
-    estimate, tally, memories = state.estimate, state.tally, state.memories
+    estimate, tally = state.estimate, state.tally
     code, _, x, y, weight, theta, P, counts, pace, anchor = estimate
     begin(plan, state)
     eta, spread = weigh(plan, state, x[i], y[i])
-    watch(state, x[i], y[i], eta, spread)
+    price = price_of(x[i])
+    if price == price:
+        note_price(pace, price)
+    watch(state, x[i], y[i], price, eta, spread)
     gone = 0
     fresh = survey(state, x[i], y[i])
     if fresh:
@@ -145,11 +152,10 @@ def _learn(plan, state, i, end):
     changed = choose(plan, state)
     if changed:
         gone = restart(plan, state, changed, end)
+        _refit(plan, state)
     full = counts[HELD] >= most_records(theta.size)
     if fresh or full or changed or tally[TOTAL] >= tally[REVISION]:
         _revise(plan, state)
-        origin = memories.tally[ORIGIN]
-        tally[REVISION] = origin + math.floor(REVISION_GROWTH * (tally[TOTAL] - origin)) + 1.0
     if gone <= i:
         _count_gains(plan, state, x[i - gone])
     if counts[HELD] >= most_records(theta.size):
@@ -217,7 +223,7 @@ def forget(plan, state, half_life):
     estimate, tally, memories = state.estimate, state.tally, state.memories
     n, weight, own = estimate.counts[HELD], estimate.weight, memories.tally
     oldest = 0.5 ** (n / half_life)
-    effective = oldest * max(tally[TOTAL] - own[ORIGIN] - n, 0.0)
+    effective = oldest * max(tally[TOTAL] - own[ORIGIN] - weight[:n].sum(), 0.0)
     for i in range(n):
         weight[i] *= 0.5 ** ((n - 1 - i) / half_life)
         effective += weight[i]
@@ -226,18 +232,21 @@ def forget(plan, state, half_life):
     for k in range(plan.lengths.size):
         forget_by(memories, k, 1.0 / (1.0 + plan.lengths[k] * math.log(2.0) / half_life))
     start_weights(plan, state)
-    _refit(plan, state)
+    _revise(plan, state)
 
 
 @inlined
 def later(plan, state, t):
     """N in round t: how many later customers an outcome informs, less those who would learn it anyway.
 
-    It is no more than will be remembered.
+    It is in proportion to the outcomes that the estimate in use remembers, and for one that forgets no more than those.
     """
-    remembered = _remembered(plan, state, t)
+    total = state.tally[TOTAL]
+    share = _remembered(plan, state, total) / total if total > 0.0 else 1.0
+    remembered = t * min(share, 1.0)
     if plan.horizon < np.inf:
-        return max(2.0 * remembered * (1.0 - t / plan.horizon), 0.0)
+        known = max(2.0 * remembered * (1.0 - t / plan.horizon), 0.0)
+        return known if state.memories.tally[IN_USE] == 0.0 else min(known, remembered)
     return KAPPA * remembered
 
 
@@ -271,7 +280,7 @@ def ahead_block(plan, state, t, z, uniforms, terms, demand, prices, greedy):
     The steps are those of a live round. ``greedy`` receives the best known price of each customer.
     """
     cost, low, high, ladder, segment, step, last = terms
-    code, _, x, y, _, _, _, counts, pace, _ = state.estimate
+    code, _, x, y, _, _, _, counts, _, _ = state.estimate
     work, known = np.empty(5 * z.shape[1]), (0.0, 0.0)
     for i in range(len(z)):
         t += 1
@@ -288,4 +297,4 @@ def ahead_block(plan, state, t, z, uniforms, terms, demand, prices, greedy):
                 p = nearest_rung(p, ladder, first, top)
         greedy[i] = greedy_price(code, *known, cost[i], lowest, highest, ladder)
         prices[i] = last[s] = p
-        append(x, y, counts, pace, z[i], p, outcome(demand, i, p))
+        store(x, y, counts, z[i], p, outcome(demand, i, p))

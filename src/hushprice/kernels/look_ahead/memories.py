@@ -6,8 +6,9 @@ step, and forgets every few outcomes: its information H_k beyond the prior's pre
 
     H_k <- W + (1 - 1/M_k)^n (H_k - W),   theta_k unchanged.
 
-A shift is the lasting estimate with one number added to all utilities, learned from the last outcomes. Where prices
-are much alike it shows a change long before an estimate of all coefficients can.
+A shift is the lasting estimate with a number times v added to every utility, learned from the last outcomes. v = z.c is
+the combination of features that is nearest to 1, which the lasting estimate could learn, too. Where prices are much
+alike, a shift shows a change long before an estimate of all coefficients can.
 
 Each of these has a weight, which every outcome multiplies by the likelihood that it gave to the outcome. Then a share
 s = 1 / (outcomes remembered + SHARE) of all weight returns to where it began. Prices follow from the heaviest estimate;
@@ -23,10 +24,18 @@ import math
 
 import numpy as np
 
-from hushprice.kernels.glm import binary, curvature, information, log_predictive, loss, mean, residual
+from hushprice.kernels.glm import curvature, information, log_predictive, loss, mean
 from hushprice.kernels.jit import compiled
-from hushprice.kernels.look_ahead.misfit import KNOWN, OFFSET, forgive
-from hushprice.kernels.look_ahead.prior import DISPERSION, FOLDED, SQUARES, TOTAL
+from hushprice.kernels.look_ahead.misfit import (
+    KNOWN,
+    LARGEST_GAIN_OF_ONE,
+    OFFSET,
+    forgive,
+    learn_offset,
+    precision_of_offset,
+    shifted_by,
+)
+from hushprice.kernels.look_ahead.prior import DISPERSION, FOLDED, SQUARES, TOTAL, write_prior
 from hushprice.kernels.newton import cholesky, dot, invert
 from hushprice.kernels.running import FITTED, HELD, USED, implicit_residual
 
@@ -41,7 +50,7 @@ CHANGED = 20.0  # odds at which demand has changed
 HARDLY_LESS = 2.0  # by so much, in log-likelihood, a beginning of the change is hardly less likely than the best one
 SETTLED = 2.0  # a memory can show a change after so many times its length
 STEPS = 50.0  # times that a memory forgets per its length, at most
-LARGEST_RATIO = 30.0  # logarithm of the largest factor on a weight per outcome
+LEAST_GAIN = -30.0  # logarithm of the smallest factor on a weight per outcome; LARGEST_GAIN_OF_ONE that of the largest
 
 
 @compiled
@@ -70,12 +79,25 @@ def _active(memories, k):
 
 
 @compiled
+def _sound(memories, k, q):
+    """Whether memory k is made of numbers, with variances above 0."""
+    theta, P = memories.theta[k], memories.P[k]
+    sound = q < np.inf
+    for i in range(theta.size):
+        sound = sound and abs(theta[i]) < np.inf and 0.0 < P[i, i] < np.inf
+    return sound
+
+
+@compiled
 def forget_by(memories, k, factor):
     """Multiply the information of memory k beyond the prior by a factor."""
     P, W = memories.P[k], memories.prior
     m = P.shape[0]
     H, factor_of = np.empty((m, m)), np.zeros((m, m))
-    if not _active(memories, k) or not cholesky(P, factor_of):
+    if not _active(memories, k):
+        return
+    if not cholesky(P, factor_of):
+        memories.due[k] = -1
         return
     invert(factor_of, H)
     for i in range(m):
@@ -128,36 +150,39 @@ def weigh(plan, state, x, y):
         if not _active(memories, k):
             continue
         eta, q, likely = take(code, x, y, phi, memories.theta[k], memories.P[k], Px)
+        if not _sound(memories, k, q):  # a step beyond what numbers can hold: it starts again
+            memories.due[k] = -1
+            continue
         if tally[IN_USE] == k + 1:
             known = eta, phi * q
         gain = likely - lasting
-        if gain == gain:
-            weight[k + 1] *= math.exp(min(max(gain, -LARGEST_RATIO), LARGEST_RATIO))
+        if plan.adaptive and gain == gain:
+            weight[k + 1] *= math.exp(min(max(gain, LEAST_GAIN), LARGEST_GAIN_OF_ONE))
         memories.due[k] -= 1
         if memories.due[k] == 0:
             n = _steps(plan.lengths[k], m)
             forget_by(memories, k, (1.0 - 1.0 / plan.lengths[k]) ** n)
-            memories.due[k] = n
+            if _active(memories, k):
+                memories.due[k] = n
     if plan.adaptive:
-        _weigh_shifts(memories, code, y, first, phi, lasting)
+        _weigh_shifts(memories, code, x, y, first, phi, lasting)
         _share(memories, state.tally[TOTAL] - tally[ORIGIN])
     return known
 
 
 @compiled
-def _weigh_shifts(memories, code, y, first, phi, lasting):
+def _weigh_shifts(memories, code, x, y, first, phi, lasting):
     """Weigh and update the shifts of the lasting estimate; ``first`` is what it expects of the utility."""
     eta, spread = first
-    K = memories.due.size
+    K, v = memories.due.size, shifted_by(memories, x)
     for k in range(SHIFTS.size):
         shift = memories.shifts[k]
-        free = 1.0 / (shift[KNOWN] + 1.0 / (phi * USUAL_SHIFT * USUAL_SHIFT))
-        gain = log_predictive(code, eta + shift[OFFSET], spread + free, phi, y) - lasting
+        uncertain = v * v / (shift[KNOWN] + precision_of_offset(code, phi, USUAL_SHIFT))
+        gain = log_predictive(code, eta + v * shift[OFFSET], spread + uncertain, phi, y) - lasting
         if gain == gain:
-            memories.weight[K + 1 + k] *= math.exp(min(max(gain, -LARGEST_RATIO), LARGEST_RATIO))
-        shift[KNOWN] = (1.0 - 1.0 / SHIFTS[k]) * shift[KNOWN] + information(code, eta + shift[OFFSET], y) / phi
-        free = 1.0 / (shift[KNOWN] + 1.0 / (phi * USUAL_SHIFT * USUAL_SHIFT))
-        shift[OFFSET] += free * residual(code, eta + shift[OFFSET], y) / phi
+            memories.weight[K + 1 + k] *= math.exp(min(max(gain, LEAST_GAIN), LARGEST_GAIN_OF_ONE))
+        keep = 1.0 - 1.0 / SHIFTS[k]
+        shift[OFFSET], shift[KNOWN] = learn_offset(code, eta, v, y, phi, shift[OFFSET], shift[KNOWN], keep, USUAL_SHIFT)
 
 
 @compiled
@@ -234,7 +259,7 @@ def start_weights(plan, state):
 
 
 @compiled
-def since(estimate, theta, shift):
+def since(estimate, memories, theta, shift):
     """From which of the records held on ``theta`` and a shift explain the outcomes better, all together.
 
     Returns the most likely record, and the last one that is hardly less likely: what is kept should hold no outcome
@@ -245,7 +270,10 @@ def since(estimate, theta, shift):
     first, total, top = n, 0.0, 0.0
     for i in range(n - 1, -1, -1):
         x, y = estimate.x[i], estimate.y[i]
-        gain = loss(estimate.code, dot(x, estimate.theta), y)[0] - loss(estimate.code, dot(x, theta) + shift, y)[0]
+        gain = (
+            loss(estimate.code, dot(x, estimate.theta), y)[0]
+            - loss(estimate.code, dot(x, theta) + shift * shifted_by(memories, x), y)[0]
+        )
         gains[i] = estimate.weight[i] * gain
         total += gains[i]
         if total > top:
@@ -281,12 +309,28 @@ def remove(estimate, first, end):
 
 @compiled
 def leave_out(state, first, end):
-    """Leave out the first records held, and all that were folded."""
-    estimate, tally = state.estimate, state.tally
-    tally[SQUARES] += pearson(estimate, first) if not binary(estimate.code) else 0.0
-    remove(estimate, first, end)
+    """Leave out the first records held, and all that were folded. The dispersion stays as it is."""
+    tally = state.tally
+    tally[SQUARES] += first * tally[DISPERSION]
+    remove(state.estimate, first, end)
     tally[FOLDED] += first
     state.folded[:] = 0.0
+
+
+@compiled
+def _take_over(plan, state, k):
+    """Fold what memory k knows: with the prior its estimate is that of the memory."""
+    memories, folded = state.memories, state.folded
+    m = folded.shape[1]
+    H, factor, centre, prior = np.empty((m, m)), np.zeros((m, m)), np.empty(m), np.empty((m, m))
+    if not cholesky(memories.P[k], factor):
+        return
+    invert(factor, H)
+    write_prior(plan, state, centre, prior)
+    for i in range(m):
+        for j in range(m):
+            folded[i, j] = H[i, j] - prior[i, j]
+        folded[m, i] = dot(H[i], memories.theta[k]) - dot(prior[i], centre)
 
 
 @compiled
@@ -296,30 +340,22 @@ def restart(plan, state, k, end):
     If the change began before the records held, the lasting estimate takes over what the memory knows.
     """
     estimate, memories, tally = state.estimate, state.memories, state.tally
-    m = estimate.theta.size
     total = tally[TOTAL]
     memories.before[:] = estimate.theta
     K = plan.lengths.size
     if k <= K:
-        longest, (began, first) = plan.lengths[k - 1], since(estimate, memories.theta[k - 1], 0.0)
+        longest, (began, first) = plan.lengths[k - 1], since(estimate, memories, memories.theta[k - 1], 0.0)
     else:
         longest, shift = SHIFTS[k - 1 - K], memories.shifts[k - 1 - K, OFFSET]
-        began, first = since(estimate, estimate.theta, shift)
+        began, first = since(estimate, memories, estimate.theta, shift)
+    taken = began == 0 and k <= K and state.folded.any()
     began += tally[FOLDED]
-    taken = first == 0 and tally[FOLDED] > 0.0 and k <= K
     origin = tally[FOLDED] + first
     if taken:
         first, origin = estimate.counts[HELD], total - longest
     leave_out(state, first, end)
     if taken:
-        H, factor, theta = np.empty((m, m)), np.zeros((m, m)), memories.theta[k - 1]
-        if cholesky(memories.P[k - 1], factor):
-            invert(factor, H)
-            for i in range(m):
-                for j in range(m):
-                    state.folded[i, j] = H[i, j] - memories.prior[i, j]
-            for i in range(m):
-                state.folded[m, i] = dot(state.folded[i], theta)
+        _take_over(plan, state, k - 1)
     mine = memories.tally
     mine[ORIGIN], mine[BEGAN], mine[FOUND] = origin, min(began, origin), total
     mine[CHANGES_FOUND] += 1.0

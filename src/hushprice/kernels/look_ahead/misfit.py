@@ -5,21 +5,26 @@ offset is compared with the one without, under the estimate before the outcome, 
 
     R_c <- (K R_c + 1) p(y | utility + o_c) / p(y | utility),
 
-a Shiryaev-Roberts statistic: if the model is right, the mean of the second factor is 1, and the mean of R_c at most the
-number of outcomes. An alarm at R_c >= RARE times the number of cells is therefore false once in RARE outcomes on
-average, at most, however often one looks. The offset and the factor K < 1 forget after about MISFIT_WINDOW outcomes in
-the cell. An offset of all cells together, learned in the same way, is part of the model: a change of demand as a
-whole is not a misfit.
+a Shiryaev-Roberts statistic: if the second likelihood is right, the mean of the ratio is 1, and the mean of R_c at most
+the number of outcomes. An alarm at R_c >= RARE times the number of cells is therefore false once in RARE outcomes on
+average, at most, however often one looks. The likelihood includes the uncertainty of theta; the offset of all cells,
+the dispersion and the variances of the prior are used as they are estimated. The offset and the factor K < 1 forget
+after about MISFIT_WINDOW outcomes in the cell.
+
+A shift of all utilities by a combination of features that is nearly 1 (:func:`shifted_by`) is learned in the same way
+and is part of the model: a change of demand as a whole is not a misfit. Without a constant there may be no such
+combination; then a shift of demand is a misfit.
 """
 
 import math
 
 import numpy as np
 
-from hushprice.kernels.glm import LINEAR, information, log_predictive, mean, residual
+from hushprice.kernels.glm import LINEAR, information, log_predictive, mean
 from hushprice.kernels.jit import compiled
 from hushprice.kernels.look_ahead.prior import CONSTANT, DISPERSION, INDICATOR, TOTAL, kinds_of
-from hushprice.kernels.running import HELD
+from hushprice.kernels.newton import dot
+from hushprice.kernels.running import HELD, implicit_residual
 
 TENTHS = 10
 RARE = 1e6  # outcomes per false alarm, on average, at least
@@ -27,11 +32,14 @@ MISFIT_WINDOW = 5_000.0  # outcomes in a cell after which it has forgotten
 OFFSET, KNOWN, NEXT_REVIEW = 0, 1, 2  # of the tally: the offset of all cells, its information, when edges are set next
 FIRST_REVIEW, REVIEWS = 500.0, 8.0  # outcomes at which edges are set first, and the factor to the next time
 USUAL = 0.5  # standard deviation of an offset, in units of utility
+MOST_OFF = 4.0  # bound on an offset, in these units
 MOST_WATCHED = 100  # features
+ROUNDING = 1e-9  # prices are recovered from rows: so much above the end of a cell is still in it
+LARGEST_GAIN_OF_ONE = 2.0  # of the log-likelihood that one outcome can count for: a typing error is no evidence
 
 
 @compiled
-def _unit(code, phi):
+def unit_of(code, phi):
     """The unit of utility: for linear demand that of the noise."""
     return math.sqrt(phi) if code == LINEAR else 1.0
 
@@ -62,10 +70,9 @@ def set_edges(state):
 @compiled
 def _prices(estimate, n):
     """The prices of the records held whose context is not 0."""
-    d = estimate.x.shape[1] // 2
     prices, found = np.empty(n), 0
     for i in range(n):
-        price = _price(estimate.x[i], d)
+        price = price_of(estimate.x[i])
         if price == price:
             prices[found] = price
             found += 1
@@ -73,8 +80,9 @@ def _prices(estimate, n):
 
 
 @compiled
-def _price(x, d):
+def price_of(x):
     """The price of a row, from its largest feature; NaN for a context of zeros."""
+    d = x.size // 2
     best = 0
     for j in range(1, d):
         if abs(x[j]) > abs(x[best]):
@@ -93,44 +101,59 @@ def forgive(misfit):
 
 
 @compiled
-def _learn_offset(code, eta, y, phi, offset, known, keep):
-    """One step of an offset: it and its information, after ``keep`` of the earlier information."""
-    unit = _unit(code, phi)
-    known = keep * known + information(code, eta + offset, y) / phi
-    offset += residual(code, eta + offset, y) / phi / (known + 1.0 / (USUAL * unit) ** 2)
-    return min(max(offset, -4.0 * unit), 4.0 * unit), known
+def shifted_by(memories, x):
+    """By how much a shift of 1 moves the utility: the combination of features that is nearest to 1."""
+    level = memories.level
+    return dot(x[: level.size], level)
 
 
 @compiled
-def watch(state, x, y, eta, spread):
-    """Take an outcome whose utility was expected to be normal with mean ``eta`` and variance ``spread``."""
+def precision_of_offset(code, phi, usual):
+    """The precision of an offset before any outcome; ``usual`` is its standard deviation in units of utility."""
+    return 1.0 / (unit_of(code, phi) * usual) ** 2
+
+
+@compiled
+def learn_offset(code, eta, v, y, phi, offset, known, keep, usual):
+    """An offset and its information after one outcome, by an implicit step; earlier information counts ``keep``."""
+    free = 1.0 / (keep * known + precision_of_offset(code, phi, usual))
+    s = implicit_residual(code, eta + v * offset, v * v * free / phi, y)
+    limit = MOST_OFF * unit_of(code, phi)
+    offset = min(max(offset + free * v * s / phi, -limit), limit)
+    return offset, keep * known + v * v * information(code, eta + v * offset, y) / phi
+
+
+@compiled
+def watch(state, x, y, price, eta, spread):
+    """Take an outcome at a price, whose utility was expected to be normal with mean ``eta`` and variance ``spread``."""
     misfit, code, phi = state.misfit, state.estimate.code, state.tally[DISPERSION]
-    tally, d = misfit.tally, state.moments.shape[0]
+    tally = misfit.tally
     if state.tally[TOTAL] >= tally[NEXT_REVIEW]:
         set_edges(state)
         tally[NEXT_REVIEW] = REVIEWS * max(state.tally[TOTAL], FIRST_REVIEW)
     if not tally[NEXT_REVIEW] > FIRST_REVIEW:
         return
     keep = 1.0 - 1.0 / MISFIT_WINDOW
-    shifted = eta + tally[OFFSET]
+    v = shifted_by(state.memories, x)
+    shifted = eta + v * tally[OFFSET]
     plain, expected = log_predictive(code, shifted, spread, phi, y), mean(code, shifted)
-    tally[OFFSET], tally[KNOWN] = _learn_offset(code, eta, y, phi, tally[OFFSET], tally[KNOWN], keep)
-    price = _price(x, d)
+    tally[OFFSET], tally[KNOWN] = learn_offset(code, eta, v, y, phi, tally[OFFSET], tally[KNOWN], keep, USUAL)
     for row in range(misfit.edges.shape[0]):
         edges, value = misfit.edges[row], price if row == 0 else x[row - 1]
-        if np.isnan(edges[0]) or (row > 0 and edges[0] == np.inf and value == 0.0):
+        if np.isnan(edges[0]) or np.isnan(value) or (row > 0 and edges[0] == np.inf and value == 0.0):
             continue
         c = 0
-        while c < TENTHS - 1 and value > edges[c]:
+        while c < TENTHS - 1 and value > edges[c] + ROUNDING * abs(edges[c]):
             c += 1
         offset = misfit.offset[row, c]
         gain = log_predictive(code, shifted + offset, spread, phi, y) - plain
         before = misfit.evidence[row, c]
         if gain == gain:
             before = before + math.log(keep)
-            misfit.evidence[row, c] = gain + max(before, 0.0) + math.log1p(math.exp(-abs(before)))
-        misfit.offset[row, c], misfit.information[row, c] = _learn_offset(
-            code, shifted, y, phi, offset, misfit.information[row, c], keep
+            total = max(before, 0.0) + math.log1p(math.exp(-abs(before)))  # log(1 + e^before)
+            misfit.evidence[row, c] = total + min(gain, LARGEST_GAIN_OF_ONE)
+        misfit.offset[row, c], misfit.information[row, c] = learn_offset(
+            code, shifted, 1.0, y, phi, offset, misfit.information[row, c], keep, USUAL
         )
         sums = misfit.sums
         sums[0, row, c] = keep * sums[0, row, c] + 1.0

@@ -166,15 +166,19 @@ def prior_precision(variances, c, size):
 def _usual_slopes(state):
     """Slopes whose product with the features is SLOPE on average: the prior mean, per half range of prices.
 
-    They are the least-squares coefficients of a constant on the features. Without them, customers who never buy would
-    look like flat demand, for which the highest price is best.
+    Without them, customers who never buy would look like flat demand, for which the highest price is best.
     """
+    return nearest_to_constant(state, SLOPE * math.sqrt(_squared_unit(state)))
+
+
+@compiled
+def nearest_to_constant(state, target):
+    """The coefficients of the features whose combination is nearest to a number, by least squares."""
     features, moments, total = state.features, state.moments, state.tally[TOTAL]
     d = moments.shape[0]
     slopes, matrix, factor = np.zeros(d), np.zeros((d, d)), np.zeros((d, d))
     if not total > 0.0:
         return slopes
-    target = SLOPE * math.sqrt(_squared_unit(state))
     root = np.ones(d)
     for i in range(d):
         if features[SQUARE, i] > 0.0:

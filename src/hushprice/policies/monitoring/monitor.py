@@ -9,7 +9,7 @@ import numpy as np
 
 from hushprice.policies.base import Policy
 from hushprice.policies.exchange import Records
-from hushprice.policies.look_ahead import AheadServer, LookAhead
+from hushprice.policies.look_ahead import AheadServer, LookAhead, too_offset
 from hushprice.policies.monitoring.findings import Change, Misfit
 
 LARGEST_MONITORED = 200  # features
@@ -44,14 +44,16 @@ class Monitor:
 
     @classmethod
     def suits(cls, policy: Policy) -> bool:
-        """Whether a policy can be watched from outside: it is not private, and its contexts are not too long.
+        """Whether a policy can be watched from outside.
+
+        It is not private, its contexts are not too long, and its prices not too far from 0 for so narrow a range.
 
         Parameters
         ----------
         policy : Policy
             The policy.
         """
-        return not policy.private and policy.dim <= LARGEST_MONITORED
+        return not policy.private and policy.dim <= LARGEST_MONITORED and not too_offset(policy.prices)
 
     def absorb(self, records: Records) -> None:
         """Look at outcomes.

@@ -62,7 +62,7 @@ class Restarting(Policy):
     use: ClassVar[str] = "Another policy, which starts again when demand is found to have changed."
     forgets: ClassVar[bool] = True
     base: str = "etc-doubling"
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     horizon: int | None = None
 
     def __post_init__(self) -> None:
@@ -71,6 +71,10 @@ class Restarting(Policy):
             self._set("horizon", positive_int("horizon", self.horizon))
         if not isinstance(self.options, Mapping):
             raise InvalidInput("options must be a mapping from the names of options to their values.")
+        common = {f.name for f in fields(Policy)} | {"horizon", "restart"}
+        for name in self.options:
+            if not isinstance(name, str) or name in common:
+                raise InvalidInput(f"options are those of {self.base} alone: give {name} beside them, not in them.")
         self._set("options", dict(self.options))
         positive_int("dim", self.dim, maximum=LARGEST_MONITORED)
         from hushprice.policies import get
@@ -79,7 +83,11 @@ class Restarting(Policy):
             raise InvalidInput(
                 f"{self.base} cannot restart on a change: it is private, learns nothing, or forgets by itself."
             )
-        _ = self.inner
+        if not Monitor.suits(self.inner):
+            raise InvalidInput(
+                f"{self.base} cannot restart on a change: nobody can watch demand in so narrow a price range, so far "
+                f"from 0. Subtract a fixed amount from all prices and from the cost."
+            )
 
     def _check_rules(self, rules: Any) -> None:
         """The policy checks its rules."""

@@ -232,6 +232,7 @@ class Learner:
             self.server.forget(body["half_life"])
             if self.monitor is not None:
                 self.monitor.forget(body["half_life"])
+            self.policy_params = self.server.params.small
         else:
             self._roll_back(body["version"], history)
             self.rolled_back_at = event.seq
@@ -319,10 +320,13 @@ class Learner:
 
     def restore_core(self, core: Core) -> None:
         """Restore the result of :meth:`core`. Guardrails are not rolled back."""
-        self.server = self.policy.server()
-        self.server.restore(core["server"])
+        server = self.policy.server()
+        server.restore(core["server"])
         if self.monitor is not None:
-            self.monitor.restore(core["monitor"])
+            monitor = Monitor(self.policy)
+            monitor.restore(core["monitor"])
+            self.monitor = monitor
+        self.server = server
         self.policy_params, self.learned = learner_state.params_from(core["params"]), core["learned"]
         self.explored = core["explored"]
         same_guardrails = core["railed"] == self.guardrails_changed_at

@@ -97,7 +97,7 @@ function showFindings() {
   const lines = [...(summary.change ? [summary.change] : []), ...summary.misfits];
   $("findings").hidden = lines.length === 0;
   fill($("findings-list"), ...lines.map((line) => el("li", {}, line.words)));
-  const rare = "While demand follows the model, less than one alarm of this kind in a million outcomes is false.";
+  const rare = "While demand follows the model, such an alarm is expected less than once in a million outcomes.";
   say($("findings-note"), rare);
   $("findings-note").hidden = summary.misfits.length === 0;
 }

@@ -235,7 +235,10 @@ class Change(Command[int]):
         if self.kind == "rollback" and self.body["version"] > learner.seq:
             raise NotFound(f"There is no such event yet: the last one is {learner.seq}.")
         seq = transaction.append(self.kind, f"a:{uuid4().hex}", {**self.body, "by": self.by})
-        transaction.apply()
+        try:
+            transaction.apply()
+        except HushpriceError as problem:  # not a refusal: the event is in the transaction
+            raise Spoiled from problem
         return lambda: seq
 
 
