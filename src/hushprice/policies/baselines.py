@@ -35,7 +35,9 @@ class Clairvoyant(Policy):
     """
 
     name: ClassVar[str] = "clairvoyant"
-    use: ClassVar[str] = "A yardstick: demand is known, and nobody earns more."
+    use: ClassVar[str] = (
+        "A yardstick: demand is known, and nobody earns more, unless demand drifts: it knows that of the start."
+    )
     takes_prior: ClassVar[bool] = False
     theta: Array
 

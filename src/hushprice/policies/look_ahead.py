@@ -57,8 +57,8 @@ class LookAhead(Policy):
     memory : "adaptive", float or None
         How demand that changes is met. "adaptive": estimates that remember 300 to 100 000 customers learn beside one
         that remembers all, and prices follow from the one that predicts best; when demand is found to have changed, the
-        last starts again. A number: what was learned from a customer fades as so many others come. None: nothing is
-        forgotten, and changes are not looked for.
+        last starts again. A number: what was learned from a customer fades as so many others come; for those who know
+        how long demand lasts. None: nothing is forgotten. (A live pricer says when demand has changed all the same.)
     spread : float
         Each price is uniform within sqrt(3) times ``spread`` standard errors of the greedy price, and at least 0.2% of
         the customer's price range, of the chosen price. With 0, prices are not random after the first outcome.

@@ -159,7 +159,7 @@ class Pricer:
         """
         return self._server.misfits if self._monitor is None else self._monitor.misfits
 
-    def forget(self, *, half_life: float) -> None:
+    def forget(self, half_life: float) -> None:
         """Let old outcomes count less from now on.
 
         Parameters
