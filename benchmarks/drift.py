@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import joblib
 import numpy as np
 import typer
-from scipy.special import expit, ndtr
+from scipy.special import expit, ndtr, ndtri
 
 import hushprice as hp
 from benchmarks.common import Count, Rows, Workers, build, report
@@ -136,7 +136,8 @@ class Truth:
 
     chance: Callable[[Array, Array, Array], Array]  # of a sale, from (z, what the seller does not see, price)
     base: str = "s1"
-    hidden: Callable[[np.random.Generator, int], Array] | None = None  # what the seller does not see
+    hidden: Callable[[np.random.Generator, int], Array] | None = None  # what the seller does not see,
+    nodes: tuple[float, ...] = (0.0,)  # and equally likely values of it, to average over
     advice: str = "a constant"
     prices: tuple[float, float] = (0.0, 3.0)  # the range that the advice leads to
     shown: bool = False  # whether the seller adds the feature
@@ -161,7 +162,7 @@ TRUTHS = {
     "probit, s1": Truth(lambda z, h, p: ndtr(_ab(z, 1.6)[0] - p * _ab(z, 1.6)[1])),
     "two segments, s1": Truth(
         lambda z, h, p: expit(_ab(z, 1.6)[0] - p * _ab(z, 1.6)[1] * np.where(h > 0.5, 2.0, 0.4)),
-        hidden=_two, advice="the feature", shown=True,
+        hidden=_two, nodes=(0.0, 1.0), advice="the feature", shown=True,
     ),
     "kink, s1": Truth(
         lambda z, h, p: expit(_ab(z, 1.6)[0] - p * 0.5 * _ab(z, 1.6)[1] - 6.0 * np.maximum(p - 1.5, 0.0)),
@@ -169,7 +170,7 @@ TRUTHS = {
     ),
     "missing feature, s1": Truth(
         lambda z, h, p: expit(_ab(z, 1.6)[0] + 1.5 * h - p * _ab(z, 1.6)[1]),
-        hidden=_normal, advice="the feature", shown=True,
+        hidden=_normal, nodes=tuple(ndtri((np.arange(20) + 0.5) / 20)), advice="the feature", shown=True,
     ),
     "missing constant, wide": Truth(
         lambda z, h, p: expit(3.0 - 2.0 * p + _ab(z, 0.5)[0] - 0.3 * p * _ab(z, 0.5)[1]), base="wide", constant=True,
@@ -187,8 +188,7 @@ def _misfit_run(name: str, follow: bool, seed: int, replication: int, horizon: i
     rng, coins = np.random.default_rng(first), np.random.default_rng(second)
     z = MARKETS[truth.base](4).draw(rng, horizon)
     hidden = np.zeros(horizon) if truth.hidden is None else truth.hidden(rng, horizon)
-    grid, uniforms = np.linspace(0.0, 3.0, 601), coins.random(horizon)
-    others = np.zeros(1) if truth.hidden is None else truth.hidden(np.random.default_rng(0), 200)
+    grid, uniforms, others = np.linspace(0.0, 3.0, 241), coins.random(horizon), np.array(truth.nodes)
     own, prices = z, (0.0, 3.0)
     if follow:
         own = np.c_[z, hidden] if truth.shown else np.c_[np.ones(horizon), z] if truth.constant else z
