@@ -61,7 +61,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[s
 def test_every_command_is_answered(shop: tuple[str, dict[str, str]]) -> None:
     url, keys = shop
     commands = CURL.findall(SERVICE)
-    assert len(commands) == SERVICE.count("$ curl") == 6
+    assert len(commands) == SERVICE.count("$ curl") == 7
     for path, role, body in commands:
         if path.endswith("/rollback"):
             body = '{"version": 0}'  # the document's is of a busier shop

@@ -456,6 +456,6 @@ def test_cells_of_a_study_tell_drifts_apart() -> None:
 )
 def test_the_default_sizes_cost_what_never_forgets_as_much_as_is_said(kind: str, low: float, high: float) -> None:
     """The means that `drifting` documents are of more replications; these limits are some standard errors away."""
-    policy = hp.policies.LookAhead(family=hp.Logistic(), dim=4, prices=(0, 3))
+    policy = hp.policies.LookAhead(family=hp.Logistic(), dim=4, prices=(0, 3), memory=None)
     result = simulate(policy, drifting(s1(dim=4), kind), horizon=20_000, replications=12, seed=7, workers=2)
     assert low < result.regret.mean() < high
