@@ -188,35 +188,39 @@ def _misfit_run(name: str, follow: bool, seed: int, replication: int, horizon: i
     rng, coins = np.random.default_rng(first), np.random.default_rng(second)
     z = MARKETS[truth.base](4).draw(rng, horizon)
     hidden = np.zeros(horizon) if truth.hidden is None else truth.hidden(rng, horizon)
-    grid, uniforms, others = np.linspace(0.0, 3.0, 241), coins.random(horizon), np.array(truth.nodes)
+    uniforms = coins.random(horizon)
     own, prices = z, (0.0, 3.0)
     if follow:
         own = np.c_[z, hidden] if truth.shown else np.c_[np.ones(horizon), z] if truth.constant else z
         prices = truth.prices
     policy = replace(build("look-ahead", own.shape[1]), prices=prices)
     live = policy.start(seed=int(third.generate_state(1)[0]))
-    regret, alarm, words = 0.0, math.nan, ""
+    prices_quoted, alarm, words = np.empty(horizon), math.nan, ""
     for i in range(horizon):
         offer = live.offer(own[i])
-        row = z[i : i + 1]
-        live.observe(offer, float(uniforms[i] < truth.chance(row, hidden[i : i + 1], np.array([offer.price]))[0]))
-        if truth.shown and follow:
-            curve = truth.chance(np.repeat(row, len(grid), 0), np.full(len(grid), hidden[i]), grid)
-            at = truth.chance(row, hidden[i : i + 1], np.array([offer.price]))[0]
-        else:
-            curve = _mean(truth, row, others, grid)
-            at = _mean(truth, row, others, np.array([offer.price]))[0]
-        regret += float((grid * curve).max() - offer.price * at)
+        prices_quoted[i] = offer.price
+        bought = uniforms[i] < truth.chance(z[i : i + 1], hidden[i : i + 1], prices_quoted[i : i + 1])[0]
+        live.observe(offer, float(bought))
         if math.isnan(alarm) and i % 500 == 499 and live.misfits:
             alarm, words = float(i + 1), str(live.misfits[0])
-    return regret, alarm, words
+    known = hidden if truth.shown and follow else None
+    return _lost(truth, z, known, prices_quoted), alarm, words
 
 
-def _mean(truth: Truth, row: Array, others: Array, prices: Array) -> Array:
-    """The chance of a sale at each price, averaged over what the seller does not see."""
-    n, k = len(prices), len(others)
-    z, p = np.repeat(row, n * k, 0), np.repeat(prices, k)
-    return np.asarray(truth.chance(z, np.tile(others, n), p).reshape(n, k).mean(axis=1))
+def _lost(truth: Truth, z: Array, known: Array | None, prices: Array) -> float:
+    """Profit lost against the best price for what the seller sees: z and, if it is known, the rest."""
+    grid, lost = np.linspace(0.0, 3.0, 241), 0.0
+    for i in range(0, len(z), 500):
+        rows, p = z[i : i + 500], prices[i : i + 500]
+        n = len(rows)
+        values = [np.full(n, node) for node in truth.nodes] if known is None else [known[i : i + 500]]
+
+        def profit(at: Array, rows: Array = rows, values: list[Array] = values) -> Array:
+            return np.asarray(at * np.mean([truth.chance(rows, h, at) for h in values], axis=0))
+
+        best = np.max([profit(np.full(n, price)) for price in grid], axis=0)
+        lost += float((best - profit(p)).sum())
+    return lost
 
 
 @app.command()
