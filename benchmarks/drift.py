@@ -53,7 +53,7 @@ def drift(
             world = base if kind == "none" else hp.markets.drifting(base, kind)
             cell: Rows = []
             for word in WORDS + SLOW * (name != KZ and horizon <= 20_000):
-                if horizon > 20_000 and word.endswith(("=300", "=3000")):
+                if horizon > 20_000 and word.endswith(("=300", "=3000", "=30000")):
                     continue
                 try:
                     policy = policy_from(word, world, horizon)
