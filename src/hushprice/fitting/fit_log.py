@@ -4,6 +4,7 @@ survey          one pass: encoding, ranges, what is missing, a sample
 all             theta and its covariance on all rows, started from the sample: three passes or so
 train           theta and theta without price, on four of five rows, for the held-out figures: two passes or so each
 diagnostics     one pass: segments on all rows, scores and calibration on the rows held out, changes over time
+sides           if demand changed: theta of the rows before and after, three passes or so each
 
 With a half-life rows count less with age, in all of these but the survey, and each fit takes one pass more, for its
 covariance. Rows are taken to be in order of time, oldest first.
@@ -21,8 +22,8 @@ import numpy.typing as npt
 
 from hushprice.arrays import Array
 from hushprice.demand import Family, as_family
-from hushprice.errors import InvalidInput, finite, price_range, unknown
-from hushprice.fitting.diagnosis.change import ChangeSums, Window, constancy
+from hushprice.errors import HushpriceError, InvalidInput, finite, price_range, unknown
+from hushprice.fitting.diagnosis.change import ChangeSums, Window, constancy, refitted
 from hushprice.fitting.diagnosis.collect import events, judge
 from hushprice.fitting.diagnosis.findings import CHANGE_LEVEL, ROWS_PER_COEFFICIENT, Finding
 from hushprice.fitting.diagnosis.heldout import HeldOutSums
@@ -129,6 +130,11 @@ def learn(log: Log, task: Task, *, progress: OnProgress | None = None) -> Learne
     if changes is not None and course is not None and enough:
         mean = sums.mean_z / sums.sums[:, 1].sum()
         tested = constancy(course, surveyed.encoding.names, family, mean, changes.window, design.centre, prices)
+        sides = None
+        if tested.p_value < CHANGE_LEVEL:
+            sides = _either_side(design, family, fitted, tested.row, progress)
+        if sides is not None:
+            tested = refitted(tested, sides, family, mean, prices)
         report = replace(report, constancy=tested)
         path = smoothed(course, changed=tested.p_value < CHANGE_LEVEL)
     return Learned(
@@ -147,6 +153,24 @@ def _changes(design: Design, family: Family, fitted: StreamedFit, surveyed: Surv
     if fitted.separable or fitted.rank < fitted.coefficients or window.rows < SHORTEST:
         return None
     return ChangeSums.of(design, family, fitted.theta, window)
+
+
+def _either_side(
+    design: Design, family: Family, fitted: StreamedFit, row: int, progress: OnProgress | None
+) -> tuple[Array, Array] | None:
+    """theta of the rows before and from ``row`` on, undiscounted; None if one of them does not identify a fit."""
+    thetas = []
+    for span in ((0, row), (row, int(np.iinfo(np.int64).max))):
+        side = replace(design, discount=None, span=span)
+        try:
+            own = stream_fit(side, family, ridge=fitted.ridge, start=fitted.theta, progress=progress)
+        except HushpriceError:  # no complete rows, or no convergence
+            return None
+        few = own.records < ROWS_PER_COEFFICIENT * own.coefficients
+        if few or own.rank < own.coefficients or own.ridge != fitted.ridge:
+            return None
+        thetas.append(own.theta)
+    return thetas[0], thetas[1]
 
 
 def _survey(log: Log, task: Task, progress: OnProgress | None) -> Survey:

@@ -20,12 +20,15 @@ information, so that counts which vary more than Poisson ones do not look like a
 The scores are those of all rows. H_k comes from ten parts of the log and J from all of it, by a fixed choice of rows
 if the log is long. What changed is told by the fluctuation of e_j' H^-1 B, whose mean after a change of theta by
 delta is proportional to delta_j.
+
+Sizes before and after are one Newton step from the fit of all rows. That is too short where the change is large, so that
+they give way to fits of the rows before and after if a change is found and both can be fitted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -258,8 +261,7 @@ def constancy(
     largest = sizes.max(axis=0)
     p = min(1.0, sizes.shape[1] * float(kolmogorov(largest.max())))
     k = int(np.argmax(sizes[:-1, int(np.argmax(largest))])) + 1
-    sides = [_side(course.estimate(*ends), family, mean, centre, prices) for ends in ((0, k), (k, len(sizes)))]
-    stale = _revenue(course.estimate(k, len(sizes)), family, mean, np.array([s.best_price for s in sides]))
+    before, after, loss = _sizes(course.estimate(0, k), course.estimate(k, len(sizes)), family, mean, centre, prices)
     return Constancy(
         p_value=p,
         first=window.first,
@@ -267,10 +269,27 @@ def constancy(
         rows=window.first + window.rows,
         what=_names(course, names, average),
         mean_price=centre,
-        before=sides[0],
-        after=sides[1],
-        loss=float(1.0 - stale[0] / stale[1]) if stale[1] > 0.0 else 0.0,
+        before=before,
+        after=after,
+        loss=loss,
     )
+
+
+def refitted(
+    tested: Constancy, thetas: tuple[Array, Array], family: Family, mean: Array, prices: tuple[float, float]
+) -> Constancy:
+    """The test with the sizes of the change from theta of the rows before and after it."""
+    before, after, loss = _sizes(*thetas, family, mean, tested.mean_price, prices)
+    return replace(tested, before=before, after=after, loss=loss)
+
+
+def _sizes(
+    first: Array, last: Array, family: Family, mean: Array, centre: float, prices: tuple[float, float]
+) -> tuple[Side, Side, float]:
+    """The average customer before and after, and the share of revenue that the best price from before loses."""
+    before, after = (_side(theta, family, mean, centre, prices) for theta in (first, last))
+    stale = _revenue(last, family, mean, np.array([before.best_price, after.best_price]))
+    return before, after, float(1.0 - stale[0] / stale[1]) if stale[1] > 0.0 else 0.0
 
 
 def _side(theta: Array, family: Family, mean: Array, centre: float, prices: tuple[float, float]) -> Side:

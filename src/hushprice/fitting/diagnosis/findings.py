@@ -31,6 +31,7 @@ ROWS_PER_COEFFICIENT = 10.0
 HEAVY = 2.0  # factor by which the mean weight may differ from 1 without a finding
 UNEVEN = 0.1  # ratio of effective rows to rows below which weights are uneven
 CHANGE_LEVEL = 0.01  # probability of the finding that demand changed where it did not
+SINCE = 4  # the half-life that is advised is so many times shorter than the time since a change
 SPREAD_OUT = 1.5  # multiple of a Poisson variance above which to warn
 Range = tuple[float, float]
 
@@ -326,20 +327,20 @@ def changed(found: Constancy, discount: Discount | None) -> Iterator[Finding]:
         return
     since, before, after = found.rows - found.row, found.before, found.after
     span = "" if found.first == 0 else f" among the last {found.rows - found.first:,} rows, which count"
-    half_life = max(since // 2, 1)
+    half_life = max(since // SINCE, 1)  # 0.5^4 at the change, and the test then looks at the rows after it only
     advice = f"follow it with half_life={half_life} (--half-life {half_life}: old rows count less)"
     if discount is not None:
-        half_life = min(half_life, max(int(discount.half_life / 2.0), 1))
         advice = f"take a shorter half-life, such as {half_life}"
     yield Finding(
         "demand-changed", "warning",
-        f"Demand has changed in the course of the log{span}, most likely near row {found.row:,} of {found.rows:,} "
-        f"({found.row / found.rows:.0%}): {', '.join(found.what)}. Where demand is constant this is said once in "
+        f"Demand has changed in the course of the log{span}, most likely near row {found.row:,} of {found.rows:,}: "
+        f"{', '.join(found.what)}. Where demand is constant this is said once in "
         f"{1.0 / CHANGE_LEVEL:.0f} logs at most (here p {_pvalue(found.p_value)}). From before to after, the average "
         f"customer's demand at {found.mean_price:.4g} went from {before.demand:.3g} to {after.demand:.3g}, the price "
         f"sensitivity from {before.sensitivity:.3g} to {after.sensitivity:.3g} and the best price from "
         f"{before.best_price:.4g} to {after.best_price:.4g}; the old one now loses {percent(max(found.loss, 0.0))} of "
-        f"revenue. If the rows are in order of time, {advice}, or make a drifting twin (--drift). Prices that changed "
+        f"revenue. If the rows are in order of time and this was a jump, fit the rows after {found.row:,} alone. Or "
+        f"{advice}, or make a drifting twin (--drift). Prices that changed "
         "do not cause this by themselves, but together with a model that does not fit they can.",
     )  # fmt: skip
 

@@ -103,6 +103,8 @@ class Design:
         Centre and scale of the price, which affect only rounding and the ridge.
     discount : Discount, optional
         How much rows count by their age; all the same by default.
+    span : tuple of int, optional
+        First and last (exclusive) row number to use; all by default.
     """
 
     source: Source
@@ -117,6 +119,7 @@ class Design:
     centre: float = 0.0
     spread: float = 1.0
     discount: Discount | None = None
+    span: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.part not in PARTS:
@@ -173,13 +176,15 @@ class Design:
         if not inside.any():
             return None
         source = Source.of_batch(self.sample.take(inside))
-        return replace(self, source=source, sample=None, numbers=None, part="all", discount=None)
+        return replace(self, source=source, sample=None, numbers=None, part="all", discount=None, span=None)
 
     def _inside(self, number: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Mask of the row numbers in the part that are not forgotten."""
+        """Mask of the row numbers in the part and the span that are not forgotten."""
         inside = np.ones(number.size, dtype=np.bool_)
         if self.part != "all":
             inside = np.asarray(held_out(number) == (self.part == "held-out"))
+        if self.span is not None:
+            inside &= (number >= self.span[0]) & (number < self.span[1])
         return inside if self.discount is None else inside & (self.discount.of(number) > 0.0)
 
     @property

@@ -352,6 +352,11 @@ def follow(base: Twin, path: Array | None = None) -> Twin:
     size = np.abs(parts).max(axis=0)
     if (np.ptp(parts, axis=0) <= ROUNDING * size).all():
         text = "The log shows no change of demand, so that the twin does not drift either."
+        if (base.about.model or {}).get("half_life") is not None:
+            text = (
+                "The rows as this model weighs them show no change of demand, so that the twin does not drift either. "
+                "To let it drift as demand did over the whole log, fit without a half-life."
+            )
         return _noted(base, Finding("no-drift", "note", text))
     middles = (np.arange(len(parts)) + 0.5) / len(parts)
     moments = np.linspace(0.0, 1.0, 2 * len(parts) + 1)
