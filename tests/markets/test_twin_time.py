@@ -183,6 +183,9 @@ def test_without_a_change_there_is_a_note_and_no_drift() -> None:
     assert made.drift is None
     assert [f.severity for f in made.findings if f.code == "no-drift"] == ["note"]
     assert made.fingerprint() == twin(fit(log, **ASKED), log).fingerprint()
+    assert "The log shows no change" in next(f.text for f in made.findings if f.code == "no-drift")
+    late = twin(fit(log, **ASKED, half_life=400.0), log, drift=True)
+    assert "The rows as this model weighs them" in next(f.text for f in late.findings if f.code == "no-drift")
 
 
 def test_a_model_without_a_path_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ survey          one pass: encoding, ranges, what is missing, a sample
 all             theta and its covariance on all rows, started from the sample: three passes or so
 train           theta and theta without price, on four of five rows, for the held-out figures: two passes or so each
 diagnostics     one pass: segments on all rows, scores and calibration on the rows held out, changes over time
-sides           if demand changed: theta of the rows before and after, three passes or so each
+sides           if demand changed: theta of the rows before and after, three passes or so each, and one
+                more for the smoothed path
 
 With a half-life rows count less with age, in all of these but the survey, and each fit takes one pass more, for its
 covariance. Rows are taken to be in order of time, oldest first.
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from hushprice.arrays import Array
 from hushprice.demand import Family, as_family
 from hushprice.errors import HushpriceError, InvalidInput, finite, price_range, unknown
-from hushprice.fitting.diagnosis.change import ChangeSums, Window, constancy, refitted
+from hushprice.fitting.diagnosis.change import ChangeSums, Course, Window, constancy, refitted
 from hushprice.fitting.diagnosis.collect import events, judge
 from hushprice.fitting.diagnosis.findings import CHANGE_LEVEL, ROWS_PER_COEFFICIENT, Finding
 from hushprice.fitting.diagnosis.heldout import HeldOutSums
@@ -130,13 +131,20 @@ def learn(log: Log, task: Task, *, progress: OnProgress | None = None) -> Learne
     if changes is not None and course is not None and enough:
         mean = sums.mean_z / sums.sums[:, 1].sum()
         tested = constancy(course, surveyed.encoding.names, family, mean, changes.window, design.centre, prices)
-        sides = None
+        sides, courses = None, []
         if tested.p_value < CHANGE_LEVEL:
             sides = _either_side(design, family, fitted, tested.row, progress)
         if sides is not None:
-            tested = refitted(tested, sides, family, mean, prices)
+            tested = refitted(tested, [theta for _, theta in sides], family, mean, prices)
+            courses = [_course(side, family, theta, changes.window) for side, theta in sides]
         report = replace(report, constancy=tested)
-        path = smoothed(course, changed=tested.p_value < CHANGE_LEVEL)
+        known = [own for own in courses if own is not None]
+        path = smoothed(
+            course,
+            changed=tested.p_value < CHANGE_LEVEL,
+            moment=(tested.row - tested.first) / changes.window.rows,
+            sides=known if len(known) == 2 else (),
+        )
     return Learned(
         family=family, encoding=surveyed.encoding, theta=fitted.theta, covariance=covariance, sensitive=mask,
         prices=prices, seen=seen, features=surveyed.columns.features, segment=groups.column, records=fitted.records,
@@ -157,9 +165,9 @@ def _changes(design: Design, family: Family, fitted: StreamedFit, surveyed: Surv
 
 def _either_side(
     design: Design, family: Family, fitted: StreamedFit, row: int, progress: OnProgress | None
-) -> tuple[Array, Array] | None:
-    """theta of the rows before and from ``row`` on, undiscounted; None if one of them does not identify a fit."""
-    thetas = []
+) -> list[tuple[Design, Array]] | None:
+    """The rows before and from ``row`` on, undiscounted, with their theta; None if a side does not identify it."""
+    sides = []
     for span in ((0, row), (row, int(np.iinfo(np.int64).max))):
         side = replace(design, discount=None, span=span)
         try:
@@ -169,8 +177,22 @@ def _either_side(
         few = own.records < ROWS_PER_COEFFICIENT * own.coefficients
         if few or own.rank < own.coefficients or own.ridge != fitted.ridge:
             return None
-        thetas.append(own.theta)
-    return thetas[0], thetas[1]
+        sides.append((side, own.theta))
+    return sides
+
+
+def _course(design: Design, family: Family, theta: Array, window: Window) -> Course | None:
+    """Scores and informations of the design's rows at theta."""
+    changes = ChangeSums.of(design, family, theta, window)
+
+    def batch_sums(item: tuple[Batch, int]) -> ChangeSums:
+        part = changes.empty()
+        part.add(design.encode(item))
+        return part
+
+    for part in in_order(batch_sums, design.numbered()):
+        changes.merge(part)
+    return changes.finish()
 
 
 def _survey(log: Log, task: Task, progress: OnProgress | None) -> Survey:

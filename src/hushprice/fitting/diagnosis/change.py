@@ -21,7 +21,7 @@ The scores are those of all rows. H_k comes from ten parts of the log and J from
 if the log is long. What changed is told by the fluctuation of e_j' H^-1 B, whose mean after a change of theta by
 delta is proportional to delta_j.
 
-Sizes before and after are one Newton step from the fit of all rows. That is too short where the change is large, so that
+Sizes before and after are one Newton step from the fit of all rows. That is wrong where the change is large, so that
 they give way to fits of the rows before and after if a change is found and both can be fitted.
 """
 
@@ -276,10 +276,10 @@ def constancy(
 
 
 def refitted(
-    tested: Constancy, thetas: tuple[Array, Array], family: Family, mean: Array, prices: tuple[float, float]
+    tested: Constancy, thetas: Sequence[Array], family: Family, mean: Array, prices: tuple[float, float]
 ) -> Constancy:
     """The test with the sizes of the change from theta of the rows before and after it."""
-    before, after, loss = _sizes(*thetas, family, mean, tested.mean_price, prices)
+    before, after, loss = _sizes(thetas[0], thetas[1], family, mean, tested.mean_price, prices)
     return replace(tested, before=before, after=after, loss=loss)
 
 
