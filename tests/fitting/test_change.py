@@ -284,18 +284,18 @@ def test_the_sizes_are_those_of_fits_of_either_side(half_life: float | None, mon
         assert side.best_price == pytest.approx(same.best_price, rel=1e-6)
 
 
-def test_a_side_without_a_fit_of_its_own_keeps_the_step() -> None:
-    """Before the change all prices were the same, so that those rows alone do not identify a sensitivity."""
-    data = jump(2)
-    data["price"][:3_000] = 4.0
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("width", [0.0, 0.02])
+def test_a_side_without_a_fit_of_its_own_keeps_the_step(width: float) -> None:
+    """Before the change prices were the same, or nearly, so that those rows alone do not tell a sensitivity."""
+    data, rng = jump(2), np.random.default_rng(0)
+    data["price"][:3_000] = 4.0 + width * rng.uniform(size=3_000)
     late = np.arange(6_000) >= 3_000
     data["sold"] = as_family("logistic").sample(np.where(late, 3.5, 1.0) - 0.6 * data["price"], rng)
     found = fit(data, **ASKED).report_.constancy
     assert found is not None
     assert found.p_value < 0.01
     assert np.isfinite([found.before.sensitivity, found.after.sensitivity, found.loss]).all()
-    assert found.before.sensitivity > 0.1  # and not the 0 of a ridge
+    assert 0.1 < found.before.sensitivity < 2.0  # and neither the 0 of a ridge nor an estimate from nothing
 
 
 @pytest.mark.parametrize("half_life", [None, 2_000.0])
@@ -312,3 +312,15 @@ def test_the_path_passes_through_a_large_jump(half_life: float | None) -> None:
         for side, rows in ((found.before, slice(0, 6)), (found.after, slice(7, 10))):
             np.testing.assert_allclose(b[rows], side.sensitivity, rtol=0.05)
             np.testing.assert_allclose(a[rows], logit(side.demand) + side.sensitivity * found.mean_price, atol=0.1)
+
+
+def test_a_drift_is_followed_by_a_walk() -> None:
+    """A jump is chosen for a jump alone: here the sensitivity rises all the time, from 0.4 to 1.0."""
+    data, rng = jump(5), np.random.default_rng(5)
+    truth = 0.4 + 0.6 * np.arange(6_000) / 6_000
+    data["sold"] = as_family("logistic").sample(1.9 - truth * data["price"], rng)
+    model = fit(data, **ASKED)
+    assert model.path_ is not None
+    b = model.path_[:, 2:] @ model.contexts(data).mean(axis=0)
+    assert len(np.unique(b.round(9))) == 10
+    assert np.abs(b - truth.reshape(10, -1).mean(axis=1)).mean() < 0.1

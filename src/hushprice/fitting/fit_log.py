@@ -29,7 +29,7 @@ from hushprice.fitting.diagnosis.collect import events, judge
 from hushprice.fitting.diagnosis.findings import CHANGE_LEVEL, ROWS_PER_COEFFICIENT, Finding
 from hushprice.fitting.diagnosis.heldout import HeldOutSums
 from hushprice.fitting.diagnosis.path import smoothed
-from hushprice.fitting.diagnosis.report import Curve, HeldOut, Report, SegmentSums, coefficients, curves
+from hushprice.fitting.diagnosis.report import Curve, HeldOut, Report, SegmentSums, coefficients, curves, spread
 from hushprice.fitting.diagnosis.segments import Groups, some_rows
 from hushprice.fitting.passes.design import Design, held_out
 from hushprice.fitting.passes.stream import StreamedFit, stream_fit
@@ -133,7 +133,7 @@ def learn(log: Log, task: Task, *, progress: OnProgress | None = None) -> Learne
         tested = constancy(course, surveyed.encoding.names, family, mean, changes.window, design.centre, prices)
         sides, courses = None, []
         if tested.p_value < CHANGE_LEVEL:
-            sides = _either_side(design, family, fitted, tested.row, progress)
+            sides = _either_side(design, family, fitted, tested.row, mean, progress)
         if sides is not None:
             tested = refitted(tested, [theta for _, theta in sides], family, mean, prices)
             courses = [_course(side, family, theta, changes.window) for side, theta in sides]
@@ -164,10 +164,14 @@ def _changes(design: Design, family: Family, fitted: StreamedFit, surveyed: Surv
 
 
 def _either_side(
-    design: Design, family: Family, fitted: StreamedFit, row: int, progress: OnProgress | None
+    design: Design, family: Family, fitted: StreamedFit, row: int, mean: Array, progress: OnProgress | None
 ) -> list[tuple[Design, Array]] | None:
-    """The rows before and from ``row`` on, undiscounted, with their theta; None if a side does not identify it."""
-    sides = []
+    """The rows before and from ``row`` on, undiscounted, with their theta; None if a side does not identify it.
+
+    A side whose prices hardly vary does not tell the price sensitivity of the average customer, of context ``mean``:
+    its standard error is larger than the sensitivity of all rows.
+    """
+    sides, average = [], np.concatenate([np.zeros(design.dim), mean])
     for span in ((0, row), (row, int(np.iinfo(np.int64).max))):
         side = replace(design, discount=None, span=span)
         try:
@@ -176,6 +180,8 @@ def _either_side(
             return None
         few = own.records < ROWS_PER_COEFFICIENT * own.coefficients
         if few or own.rank < own.coefficients or own.ridge != fitted.ridge:
+            return None
+        if spread(average, own.covariance) > abs(float(average @ fitted.theta)):
             return None
         sides.append((side, own.theta))
     return sides
