@@ -20,11 +20,11 @@ import math
 
 import numpy as np
 
-from hushprice.kernels.glm import LINEAR, information, log_predictive, mean
+from hushprice.kernels.glm import LINEAR, information, log_predictive, mean, residual
 from hushprice.kernels.jit import compiled
 from hushprice.kernels.look_ahead.prior import CONSTANT, DISPERSION, INDICATOR, TOTAL, kinds_of
 from hushprice.kernels.newton import dot
-from hushprice.kernels.running import HELD, implicit_residual
+from hushprice.kernels.running import HELD
 
 TENTHS = 10
 RARE = 1e6  # outcomes per false alarm, on average, at least
@@ -115,12 +115,11 @@ def precision_of_offset(code, phi, usual):
 
 @compiled
 def learn_offset(code, eta, v, y, phi, offset, known, keep, usual):
-    """An offset and its information after one outcome, by an implicit step; earlier information counts ``keep``."""
-    free = 1.0 / (keep * known + precision_of_offset(code, phi, usual))
-    s = implicit_residual(code, eta + v * offset, v * v * free / phi, y)
-    limit = MOST_OFF * unit_of(code, phi)
-    offset = min(max(offset + free * v * s / phi, -limit), limit)
-    return offset, keep * known + v * v * information(code, eta + v * offset, y) / phi
+    """An offset and its information after one outcome, by a Newton step; earlier information counts ``keep``."""
+    shifted, limit = eta + v * offset, MOST_OFF * unit_of(code, phi)
+    known = keep * known + v * v * information(code, shifted, y) / phi
+    step = v * residual(code, shifted, y) / phi / (known + precision_of_offset(code, phi, usual))
+    return min(max(offset + step, -limit), limit), known
 
 
 @compiled
