@@ -17,7 +17,7 @@ from hushprice.policies.look_ahead import LookAhead
 from hushprice.policies.mle_cycle import MLECycle
 from hushprice.policies.monitoring import Change, Misfit
 from hushprice.policies.monitoring.monitor import Monitor
-from hushprice.policies.monitoring.restarts import Restarting
+from hushprice.policies.monitoring.restarts import Restarting, take_restart
 from hushprice.policies.phases import Phase
 from hushprice.policies.pricer import Offer, Pricer
 from hushprice.policies.private import (
@@ -142,12 +142,8 @@ def build(name: str, **options: Any) -> Policy:
     """
     cls = get(name)
     accepted = {f.name for f in fields(cls)}
-    if "restart" in options and cls.can_restart():
-        restart = options.pop("restart")
-        if not isinstance(restart, str) or restart not in ("never", "on-change"):
-            raise InvalidInput(f"restart must be 'never' or 'on-change', got {restart!r}.")
-        if restart == "on-change":
-            return _restarting(name, options)
+    if take_restart(cls, options):
+        return Restarting.around(build(name, **options))
     optional = {"horizon", "theta", "price", "z_max"}
     for option in options:
         if option not in accepted | optional:
@@ -155,13 +151,6 @@ def build(name: str, **options: Any) -> Policy:
     if missing := needed(cls) - set(options):
         raise MissingOption(f"The policy {name} also needs {', '.join(sorted(missing))}.")
     return cls(**{key: value for key, value in options.items() if key in accepted})
-
-
-def _restarting(name: str, options: dict[str, Any]) -> Restarting:
-    """The policy of that name and these options, which starts again when demand has changed."""
-    common = {f.name for f in fields(Policy)} | {"horizon"}
-    own = {key: value for key, value in options.items() if key not in common}
-    return Restarting(base=name, options=own, **{key: options[key] for key in common & set(options)})
 
 
 __all__ = [

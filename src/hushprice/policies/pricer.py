@@ -120,7 +120,7 @@ class Pricer:
         self._entropy = unsafe if policy.private else None
         self._fresh = policy.private and self._entropy is None  # whether the generator of prices must not be saved
         self._device, self._server = policy.device(self._entropy), policy.server()
-        self._monitor = Monitor(policy) if Monitor.suits(policy) and not self._server.watches else None
+        self._monitor = Monitor.beside(policy, self._server)
         self._open: dict[int, Offer] = {}
         self._last = fresh(policy.rules)  # last price quoted in each segment
         self._runs = [[0, 1]]  # first and next id of each stretch between loads, the current one last

@@ -39,6 +39,7 @@ from hushprice.estimation import Prior
 from hushprice.files import read_toml
 from hushprice.fitting import DemandModel
 from hushprice.policies import Policy, PrivatePolicy
+from hushprice.policies.monitoring.restarts import take_restart
 from hushprice.service.core.events import MODES, Mode
 from hushprice.service.guardrails import NO_GUARDRAILS, Guardrails, Limits
 
@@ -292,11 +293,9 @@ def _policy(name: str, plain: Mapping[str, Any]) -> Policy:
     if kind.not_served:
         raise InvalidInput(f"The service does not run {kind.name}: {kind.not_served}")
     options = {key: value for key, value in plain.items() if key not in _SERVICE}
-    restart = options.pop("restart", "never") if kind.can_restart() else "never"
-    if not isinstance(restart, str) or restart not in ("never", "on-change"):
-        raise InvalidInput(f"restart must be 'never' or 'on-change', got {restart!r}.")
-    if restart == "on-change":
-        return _restarting(name, plain)
+    if take_restart(kind, options):
+        base = _policy(name, {key: value for key, value in plain.items() if key != "restart"})
+        return policies.Restarting.around(base)
     accepted = {f.name for f in fields(kind)}
     for option in options:
         if option not in accepted:
@@ -318,15 +317,6 @@ def _policy(name: str, plain: Mapping[str, Any]) -> Policy:
         raise
     except (TypeError, ValueError, OverflowError, ArithmeticError):  # an option of an unexpected type
         raise InvalidInput(f"An option of the policy {kind.name} is not of the kind it should be.") from None
-
-
-def _restarting(name: str, plain: Mapping[str, Any]) -> Policy:
-    """The policy that starts again when demand has changed."""
-    base = _policy(name, {key: value for key, value in plain.items() if key != "restart"})
-    common = {f.name for f in fields(policies.Policy)} | {"horizon"}
-    own = {key: value for key, value in base.config().items() if key not in common}
-    options = {f.name: getattr(base, f.name) for f in fields(base) if f.name in common}
-    return policies.Restarting(base=base.name, options=own, **options)
 
 
 def _outcomes(plain: Any) -> tuple[float, Then]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hushprice.policies.base import Policy
+from hushprice.policies.base import Policy, Server
 from hushprice.policies.exchange import Records
 from hushprice.policies.look_ahead import AheadServer, LookAhead, too_offset
 from hushprice.policies.monitoring.findings import Change, Misfit
@@ -54,6 +54,19 @@ class Monitor:
             The policy.
         """
         return not policy.private and policy.dim <= LARGEST_MONITORED and not too_offset(policy.prices)
+
+    @classmethod
+    def beside(cls, policy: Policy, server: Server[Any]) -> Monitor | None:
+        """A monitor for a policy whose server does not watch demand itself; None if there is none to have.
+
+        Parameters
+        ----------
+        policy : Policy
+            The policy.
+        server : Server
+            Its server.
+        """
+        return cls(policy) if cls.suits(policy) and not server.watches else None
 
     def absorb(self, records: Records) -> None:
         """Look at outcomes.

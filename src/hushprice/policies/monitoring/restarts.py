@@ -31,6 +31,16 @@ REVIEW_EVERY = 100  # customers from one question to the next
 STAGE_NUMBERS = 2**32  # more than any policy has
 
 
+def take_restart(cls: type[Policy], options: dict[str, Any]) -> bool:
+    """Take ``restart`` out of the options of a policy that can restart, and return whether it is "on-change"."""
+    if "restart" not in options or not cls.can_restart():
+        return False
+    restart = options.pop("restart")
+    if not isinstance(restart, str) or restart not in ("never", "on-change"):
+        raise InvalidInput(f"restart must be 'never' or 'on-change', got {restart!r}.")
+    return restart == "on-change"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Restarting(Policy):
     """A policy that starts again when demand has changed.
@@ -88,6 +98,20 @@ class Restarting(Policy):
                 f"{self.base} cannot restart on a change: nobody can watch demand in so narrow a price range, so far "
                 f"from 0. Subtract a fixed amount from all prices and from the cost."
             )
+
+    @classmethod
+    def around(cls, policy: Policy) -> Restarting:
+        """The policy given, which starts again when demand has changed.
+
+        Parameters
+        ----------
+        policy : Policy
+            The policy.
+        """
+        mine = {f.name for f in fields(Policy)} | {"horizon"}
+        common = {f.name: getattr(policy, f.name) for f in fields(policy) if f.name in mine}
+        own = {name: value for name, value in policy.config().items() if name not in mine}
+        return cls(base=policy.name, options=own, **common)
 
     def _check_rules(self, rules: Any) -> None:
         """The policy checks its rules."""

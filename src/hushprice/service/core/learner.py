@@ -69,7 +69,7 @@ class Learner:
         policy = definition.policy
         self.definition, self.policy = definition, policy
         self.server: Server[Any] = policy.server()
-        self.monitor = Monitor(policy) if Monitor.suits(policy) and not self.server.watches else None
+        self.monitor = Monitor.beside(policy, self.server)
         self.device = None if policy.private else policy.device()
         self.seq, self.version, self.rolled_back_at, self.at = 0, 0, 0, 0.0
         self.key, self.chain = "", b""  # of the last event, and the fingerprint of all events
