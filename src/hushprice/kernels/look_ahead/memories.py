@@ -89,40 +89,39 @@ def _sound(memories, k, q):
 
 
 @compiled
-def forget_by(memories, k, factor):
-    """Multiply the information of memory k beyond the prior by a factor."""
+def _reshape(memories, k, factor, prior):
+    """Multiply the information of memory k beyond the prior by a factor, and give it another precision of the prior.
+
+    A memory whose information cannot be computed starts again.
+    """
     P, W = memories.P[k], memories.prior
     m = P.shape[0]
-    H, factor_of = np.empty((m, m)), np.zeros((m, m))
-    if not _active(memories, k):
-        return
-    if not cholesky(P, factor_of):
+    H, root = np.empty((m, m)), np.zeros((m, m))
+    if not cholesky(P, root):
         memories.due[k] = -1
         return
-    invert(factor_of, H)
+    invert(root, H)
     for i in range(m):
         for j in range(m):
-            H[i, j] = W[i, j] + factor * (H[i, j] - W[i, j])
-    if cholesky(H, factor_of):
-        invert(factor_of, P)
+            H[i, j] = prior[i, j] + factor * (H[i, j] - W[i, j])
+    if cholesky(H, root):
+        invert(root, P)
+
+
+@compiled
+def forget_by(memories, k, factor):
+    """Multiply the information of memory k beyond the prior by a factor."""
+    if _active(memories, k):
+        _reshape(memories, k, factor, memories.prior)
 
 
 @compiled
 def follow_prior(memories, prior):
     """Put another precision of the prior into every estimate."""
-    W = memories.prior
-    m = W.shape[0]
-    H, factor = np.empty((m, m)), np.zeros((m, m))
     for k in range(memories.due.size):
-        P = memories.P[k]
-        if _active(memories, k) and cholesky(P, factor):
-            invert(factor, H)
-            for i in range(m):
-                for j in range(m):
-                    H[i, j] += prior[i, j] - W[i, j]
-            if cholesky(H, factor):
-                invert(factor, P)
-    W[:] = prior
+        if _active(memories, k):
+            _reshape(memories, k, 1.0, prior)
+    memories.prior[:] = prior
 
 
 @compiled
