@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from hushprice.kernels.glm import binary, information, outcome, residual
-from hushprice.kernels.jit import compiled, inlined
+from hushprice.kernels.jit import borrowed, compiled, inlined
 from hushprice.kernels.look_ahead.memories import (
     IN_USE,
     ORIGIN,
@@ -279,6 +279,11 @@ def ahead_block(plan, state, t, z, uniforms, terms, demand, prices, greedy):
 
     The steps are those of a live round. ``greedy`` receives the best known price of each customer.
     """
+    _sell(borrowed(plan), borrowed(state), t, borrowed(z), uniforms, borrowed(terms), demand, prices, greedy)
+
+
+@compiled
+def _sell(plan, state, t, z, uniforms, terms, demand, prices, greedy):
     cost, low, high, ladder, segment, step, last = terms
     code, _, x, y, _, _, _, counts, _, _ = state.estimate
     work, known = np.empty(5 * z.shape[1]), (0.0, 0.0)
