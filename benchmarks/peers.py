@@ -20,7 +20,7 @@ import typer
 
 import hushprice as hp
 from benchmarks.common import Count, Rows, build, report
-from benchmarks.markets import kz_twin
+from benchmarks.markets import MARKETS, kz_twin
 from hushprice.arrays import Array
 from hushprice.simulation import streams
 
@@ -286,19 +286,19 @@ def peers(
 
 
 @app.command()
-def drift_peers(replications: Count = 3) -> None:
-    """S1 under drift: bayesianbandits with several memories, next to look-ahead with the adaptive one."""
+def drift_peers(replications: Count = 3, market: Annotated[str, typer.Option(help="s1 or s2.")] = "s1") -> None:
+    """Drift in S1 or S2: bayesianbandits with several memories, next to look-ahead with the adaptive one."""
     warnings.simplefilter("ignore")
     rows: Rows = []
     for kind in ("jump", "walk", "wave", "season"):
-        market = hp.markets.drifting(hp.markets.s1(dim=4), kind)
-        ours = hp.simulate(build("look-ahead", 4), market, horizon=HORIZON, replications=replications, seed=SEED)
+        drifting = hp.markets.drifting(MARKETS[market](4), kind)
+        ours = hp.simulate(build("look-ahead", 4), drifting, horizon=HORIZON, replications=replications, seed=SEED)
         us = 1e6 * float(np.median(ours.seconds)) / HORIZON
         rows.append(_line(kind, "hushprice", "look-ahead", ours.regret.tolist(), us))
         for memory in (0, 300, 1_000, 3_000):
             maker = partial(BayesianBandits, policy="thompson", memory=memory)
-            runs = [_run(maker, market, SEED, i, HORIZON) for i in range(replications)]
+            runs = [_run(maker, drifting, SEED, i, HORIZON) for i in range(replications)]
             took = float(np.median([u for _, u in runs]))
             rows.append(_line(kind, "bayesianbandits", f"memory {memory or 'all'}", [r for r, _ in runs], took))
             print(rows[-1], flush=True)
-    report("drift-peers", f"S1, d = 4, T = {HORIZON:,}, {replications} replications, seed {SEED}", rows)
+    report("drift-peers", f"{market}, d = 4, T = {HORIZON:,}, {replications} replications, seed {SEED}", rows)
