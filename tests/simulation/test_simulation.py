@@ -296,7 +296,7 @@ def kill():
     while True:
         time.sleep(0.05)
         for worker in psutil.Process().children():
-            if any("popen_loky" in word for word in worker.cmdline()):
+            if "--process-name" in worker.cmdline():  # a child that was forked just now still has this text in its own
                 worker.kill()
                 return
 
