@@ -101,16 +101,17 @@ def package_folder(python: Path, *path: Path) -> Path:
 
 def copy_kernel_cache(package: Path) -> None:
     """Spare a copy of the package the compilation of what is compiled here; Numba compares the times of the sources."""
-    here = ROOT / "src" / "hushprice" / "kernels"
-    there = package / "kernels"
-    (there / "__pycache__").mkdir(exist_ok=True)
-    for source in here.glob("*.py"):
-        if source.read_bytes() != (there / source.name).read_bytes():
+    kernels = ROOT / "src" / "hushprice" / "kernels"
+    for source in kernels.rglob("*.py"):
+        copied = package / "kernels" / source.relative_to(kernels)
+        if not copied.exists() or source.read_bytes() != copied.read_bytes():
             continue
-        for cached in (here / "__pycache__").glob(f"{source.stem}.*.nb[ci]"):
-            shutil.copy(cached, there / "__pycache__")
+        cache = copied.parent / "__pycache__"
+        cache.mkdir(exist_ok=True)
+        for cached in (source.parent / "__pycache__").glob(f"{source.stem}.*.nb[ci]"):
+            shutil.copy(cached, cache)
         times = source.stat()
-        os.utime(there / source.name, ns=(times.st_atime_ns, times.st_mtime_ns))
+        os.utime(copied, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 @contextmanager
