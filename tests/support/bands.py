@@ -16,7 +16,7 @@ import numpy as np
 
 from hushprice import Market, markets, policies
 from hushprice.arrays import Array
-from hushprice.policies import Policy, PrivatePolicy
+from hushprice.policies import BallPolicy, Policy
 from hushprice.privacy import UnsafeSeed
 from hushprice.service import Definition
 from hushprice.service.core.learner import Learner
@@ -131,7 +131,7 @@ def build(case: Case) -> Policy:
 
 def private_spread(case: Case, policy: Policy) -> Callable[[Any], tuple[Array, Array]]:
     """(estimate, covariance) of a server, as the page has them."""
-    assert isinstance(policy, PrivatePolicy)
+    assert isinstance(policy, BallPolicy)
     limits = Limits(policy, NO_GUARDRAILS)
     design = Design.of(policy, even_customers(case.features), *allowed_prices(policy, limits))
     return lambda server: (server.theta, private_covariance(policy, design, server.theta, case.customers))

@@ -22,6 +22,7 @@ from hushprice.policies.phases import Phase
 from hushprice.policies.pricer import Offer, Pricer
 from hushprice.policies.private import (
     ETCLDP,
+    BallPolicy,
     ETCLDPApprox,
     ETCLDPApproxDoubling,
     ETCLDPDoubling,
@@ -70,8 +71,8 @@ def register(cls: type[Policy]) -> type[Policy]:
 
 for _policy in (
     LookAhead, ETC, ETCDoubling, MLECycle, SemiMyopic, SupCB, SupCBDoubling, SupCBAdversarial, UCB, ThompsonWTL, UCBWTL,
-    ETCLDP, ETCLDPDoubling, ETCLDPApprox, ETCLDPApproxDoubling, ETCLDPMixed, ETCLDPMixedDoubling,
     Restarting, Greedy, Clairvoyant, FixedPrice, RandomPrice,
+    ETCLDP, ETCLDPDoubling, ETCLDPApprox, ETCLDPApproxDoubling, ETCLDPMixed, ETCLDPMixedDoubling,
 ):  # fmt: skip
     register(_policy)
 
@@ -159,6 +160,7 @@ __all__ = [
     "REGISTRY",
     "UCB",
     "UCBWTL",
+    "BallPolicy",
     "BoundPolicy",
     "Bounds",
     "Change",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hushprice.policies.loop import Loop
     from hushprice.policies.monitoring.findings import Change, Misfit
     from hushprice.policies.pricer import Pricer, Seed
+    from hushprice.policies.private.ball import BallPolicy
     from hushprice.policies.private.base import PrivatePolicy
     from hushprice.privacy import Entropy
 
@@ -137,6 +138,10 @@ class Policy(ABC):
 
     def as_private(self) -> PrivatePolicy | None:
         """This policy with the type of a private one; None if it is not private."""
+        return None
+
+    def as_ball(self) -> BallPolicy | None:
+        """This policy with the type of a private one that keeps theta in a ball; None if it is none."""
         return None
 
     @classmethod

@@ -38,7 +38,7 @@ from hushprice.errors import LARGEST_VALUE, HushpriceError, InvalidInput, Missin
 from hushprice.estimation import Prior
 from hushprice.files import read_toml
 from hushprice.fitting import DemandModel
-from hushprice.policies import Policy, PrivatePolicy
+from hushprice.policies import BallPolicy, Policy
 from hushprice.policies.monitoring.restarts import take_restart
 from hushprice.service.core.events import MODES, Mode
 from hushprice.service.guardrails import NO_GUARDRAILS, Guardrails, Limits
@@ -179,8 +179,8 @@ class Definition:
             raise MissingOption(f"The product {name} needs a policy, as in policy = 'etc-ldp-doubling'.")
         features = _features(plain.get("features", ()), policies.get(plain["policy"]).needs_constant)
         policy = _policy(name, _with_dim(plain, features))
-        if policy.private and policy.as_private() is None:
-            raise InvalidInput(f"The service does not run {policy.name}: it is private, but no PrivatePolicy.")
+        if policy.private and policy.as_ball() is None:
+            raise InvalidInput(f"The service does not run {policy.name}: it is private, but no BallPolicy.")
         if not policy.private and policy.dim > LARGEST_PLAIN_DIM:
             raise InvalidInput(
                 f"The service takes plain products with dim up to {LARGEST_PLAIN_DIM}, got {policy.dim}."
@@ -245,9 +245,9 @@ class Definition:
         return self.policy.private
 
     @property
-    def private_policy(self) -> PrivatePolicy | None:
-        """The policy as a :class:`PrivatePolicy`; None for a plain product."""
-        return self.policy.as_private()
+    def private_policy(self) -> BallPolicy | None:
+        """The policy as a :class:`BallPolicy`; None for a plain product."""
+        return self.policy.as_ball()
 
     @property
     def dim(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hushprice.errors import InvalidInput, finite
 from hushprice.markets import Block, Market
-from hushprice.policies import Policy, PrivatePolicy
+from hushprice.policies import BallPolicy, Policy
 from hushprice.policies.loop import Sold
 from hushprice.privacy import Entropy
 
@@ -24,11 +24,11 @@ class NearTruth:
     length reach U^(1/2d), U uniform.
     """
 
-    policy: PrivatePolicy
+    policy: BallPolicy
     reach: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.policy.as_private() is None:
+        if self.policy.as_ball() is None:
             raise InvalidInput("Only a private policy has a Theta whose centre can be drawn.")
         object.__setattr__(self, "reach", finite("reach", self.reach, minimum=0.0))
 

@@ -174,14 +174,14 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
     if "price" in own and "price" not in options:
         arguments["price"] = market.best_fixed_price(horizon=horizon)
     drawn = options.get("centre") == "near-truth"
-    if cls.private:
+    if "z_max" in own:
         arguments["z_max"] = market.z_max()
         if options.get("centre") in ("truth", "near-truth"):
             options["centre"] = market.theta
     try:
         policy = policies.build(name, **{**arguments, **options})
-        private = policy.as_private()
-        return policy if private is None or not drawn else NearTruth(private)
+        ball = policy.as_ball()
+        return NearTruth(ball) if drawn and ball is not None else policy
     except MissingOption as problem:
         raise InvalidInput(f"{problem} Give it after a colon, as in {name}:epsilon=1.") from None
 

@@ -21,7 +21,7 @@ from hushprice.errors import InvalidInput
 from hushprice.kernels.score import score
 from hushprice.policies import Params, PrivateReports
 from hushprice.policies.private import PrivateLearner, ScheduledServer
-from hushprice.policies.private.device import PrivateDevice
+from hushprice.policies.private.device import ScoreDevice
 from hushprice.policies.private.reports import MixedReports
 from hushprice.privacy.entropy import Words
 from hushprice.privacy.wire import Rows
@@ -32,7 +32,7 @@ from tests.support.products import define
 ROUNDS = 40  # of a version
 
 
-class UnitDevice(PrivateDevice):
+class UnitDevice(ScoreDevice):
     """Reports the direction of x with the residual as its length."""
 
     def randomised(self, params: Params, z: Array, price: Array, y: Array, words: Words) -> Rows:

@@ -47,7 +47,9 @@ def list_command(
         if cls.use:
             console.print(f"Use: {escape(cls.use)}\n", highlight=False)
         if cls.private:
-            console.print(_description("All private policies", policies.PrivatePolicy), highlight=False)
+            for title, base in _PRIVATE.items():
+                if base in cls.__mro__:
+                    console.print(_description(title, base), highlight=False)
         defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(cls)}
         for option in options_of(cls):
             missing = defaults.get(option) is dataclasses.MISSING
@@ -74,6 +76,9 @@ _KINDS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("markets", markets.REGISTRY),
     ("mechanisms", privacy.REGISTRY),
 )
+
+
+_PRIVATE = {"All private policies": policies.PrivatePolicy, "Those that learn in a ball": policies.BallPolicy}
 
 
 def _description(name: str, thing: Any) -> str:

@@ -1,5 +1,6 @@
 """Policies whose server learns from randomised reports only."""
 
+from hushprice.policies.private.ball import BallPolicy
 from hushprice.policies.private.base import PrivatePolicy
 from hushprice.policies.private.etc_ldp import (
     ETCLDP,
@@ -14,6 +15,7 @@ from hushprice.policies.private.server import ScheduledServer
 
 __all__ = [
     "ETCLDP",
+    "BallPolicy",
     "ETCLDPApprox",
     "ETCLDPApproxDoubling",
     "ETCLDPDoubling",

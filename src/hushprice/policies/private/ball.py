@@ -1,4 +1,4 @@
-"""The configuration that all private policies share: Theta, the clip bound, the rate of SGD.
+"""The private policies that keep theta in a ball: Theta, the clip bound, the rate of SGD.
 
 Experiments are uniform on [l, u]. The device clips the score g = (y - psi'(z.alpha - z.beta p)) x to length C_g:
 
@@ -26,17 +26,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import numpy as np
 
 from hushprice.arrays import Array, array
-from hushprice.demand import Rules
-from hushprice.errors import InvalidInput, finite, positive_int, price_range, unknown
-from hushprice.policies.base import Policy, Server
-from hushprice.policies.loop import Loop
-from hushprice.privacy import Entropy, Guarantee, Ledger, VectorMechanism
-from hushprice.privacy.guarantee import as_epsilon
-from hushprice.privacy.mechanism import LARGEST_PRIVATE_DIM
+from hushprice.errors import InvalidInput, finite, price_range, unknown
+from hushprice.policies.private.base import PrivatePolicy
 
 if TYPE_CHECKING:
-    from hushprice.policies.private.device import PrivateDevice
-    from hushprice.policies.private.learner import PrivateLearner
     from hushprice.policies.private.schedules import Schedule
 
 Score = Literal["centred", "paper"]
@@ -44,15 +37,13 @@ LARGEST_DERIVED_DEMAND = 1e4  # beyond it the noise for the clip bound would dro
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivatePolicy(Policy):
-    """Base class of the private policies: the configuration, and the three parts derived from it.
+class BallPolicy(PrivatePolicy):
+    """Base class of the private policies that explore first and learn by SGD in a ball.
 
     A subclass implements ``_schedule`` and ``_mechanism`` and sets ``learner``.
 
     Parameters
     ----------
-    epsilon : float
-        Privacy parameter of one customer's report.
     z_max : float
         Bound on the norm of a context. It must not depend on the data; a longer context is clipped.
     radius, centre : float and sequence of 2 d floats, optional
@@ -67,22 +58,17 @@ class PrivatePolicy(Policy):
         Factor on zeta, the rate of SGD.
     score : {"centred", "paper"}
         How scores encode the price (see the module docstring); "paper" is as published.
+    **options
+        Those of :class:`Policy` and :class:`PrivatePolicy`.
 
     Attributes
     ----------
     schedule : Schedule
         When the policy explores.
-    mechanism : VectorMechanism
-        How scores are randomised.
-    learner : PrivateLearner
-        How reports become an estimate; the same for all policies of a class.
     """
 
-    private: ClassVar[bool] = True
     takes_prior: ClassVar[bool] = False
-    learner: ClassVar[PrivateLearner]  # how reports become an estimate
 
-    epsilon: float
     z_max: float
     radius: float | None = None
     centre: tuple[float, ...] | None = None
@@ -94,8 +80,7 @@ class PrivatePolicy(Policy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        d = positive_int("dim", self.dim, maximum=LARGEST_PRIVATE_DIM // 2)
-        self._set("epsilon", as_epsilon(self.epsilon))
+        d = self.dim
         self._set("z_max", finite("z_max", self.z_max, minimum=0.0, maximum=1e6, strict=True))
         radius = 2.0 * math.sqrt(2.0 * d) if self.radius is None else self.radius
         radius = finite("radius", radius, minimum=0.0, maximum=1e6, strict=True)
@@ -121,14 +106,6 @@ class PrivatePolicy(Policy):
             )
         _ = self.mechanism  # refused now rather than at the first report
 
-    def _check_rules(self, rules: Rules) -> None:
-        super()._check_rules(rules)
-        if rules.largest_step is not None:
-            raise InvalidInput(
-                "A private policy cannot keep to a largest step: the last price, which tells of the customer it was "
-                "quoted to, would have to leave the device. Give the segments narrower ranges instead."
-            )
-
     def _point(self, name: str, value: Any) -> tuple[float, ...]:
         return tuple(array(name, value, shape=(2 * self.dim,), limit=1e6).tolist())
 
@@ -144,10 +121,10 @@ class PrivatePolicy(Policy):
         assert self.experiment_prices is not None
         return self.experiment_prices
 
-    def as_private(self) -> PrivatePolicy:
+    def as_ball(self) -> BallPolicy:
         return self
 
-    # -- schedule, mechanism and learner ------------------------------------------------------------------------------
+    # -- schedule -----------------------------------------------------------------------------------------------------
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -157,30 +134,6 @@ class PrivatePolicy(Policy):
     @abstractmethod
     def _schedule(self) -> Schedule:
         """The schedule, from the horizon or without one."""
-
-    @cached_property
-    def mechanism(self) -> VectorMechanism:
-        """How the clipped score is randomised."""
-        return self._mechanism()
-
-    @abstractmethod
-    def _mechanism(self) -> VectorMechanism:
-        """The mechanism, from the guarantee, ``clip`` and 2 d."""
-
-    def server(self) -> Server[Any]:
-        return self.learner.server(self)
-
-    def device(self, entropy: Entropy | None = None, *, ledger: Ledger | None = None) -> PrivateDevice:
-        """Return the device half. With a ``ledger``, it stops reporting when the customer's budget is spent."""
-        return self.learner.device(self, entropy, ledger=ledger)
-
-    def loop(self, entropy: Entropy | None = None) -> Loop:
-        return self.learner.loop(self.device(entropy), self.server())
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of one report."""
-        return self.mechanism.guarantee
 
     @property
     def restarts(self) -> bool:
@@ -225,7 +178,7 @@ class PrivatePolicy(Policy):
 
     @property
     def clip(self) -> float:
-        """Bound on the length of the vector that a report is about: the learner's, or C_g. It cannot be passed in."""
+        """Bound on the length of the vector that a report is about: the learner's, or C_g."""
         if self.learner.clip is not None:
             return self.learner.clip
         longest = self.z_max * math.sqrt(1.0 + self._steepest**2)

@@ -13,6 +13,7 @@ from hushprice.errors import LARGEST_VALUE, InvalidInput, discreetly, positive_i
 from hushprice.kernels import report as kernel
 from hushprice.policies.base import Device
 from hushprice.policies.exchange import Choices, Params, Propensity, Quotes, Records, Reports, Stages
+from hushprice.policies.private.ball import BallPolicy
 from hushprice.policies.private.base import PrivatePolicy
 from hushprice.policies.private.reports import MixedReports, PrivateReports
 from hushprice.privacy import Entropy, Ledger
@@ -21,7 +22,9 @@ from hushprice.privacy.wire import Rows
 
 
 class PrivateDevice(Device):
-    """Prices from public params; reports the score at the published theta, clipped and randomised.
+    """Prices from public params; reports a vector, clipped and randomised.
+
+    A device implements :meth:`checked` and :meth:`randomised`.
 
     Parameters
     ----------
@@ -48,7 +51,7 @@ class PrivateDevice(Device):
 
     def _privatized(self, params: Params, z: Array, price: Array, y: Array, stage: Stages) -> PrivateReports:
         """Randomised reports of sales that :meth:`_sales` accepted."""
-        mechanism, params = self.policy.mechanism, replace(params, theta=self._theta(params))
+        mechanism, params = self.policy.mechanism, self.checked(params)
         n, episode = len(z), positive_int("stage", stage)
         if self.ledger is not None:
             for _ in range(n):
@@ -56,33 +59,21 @@ class PrivateDevice(Device):
         words = self.entropy.words(n * mechanism.words).reshape(n, mechanism.words)
         return PrivateReports(self.randomised(params, z, price, y, words), episode)
 
-    def randomised(self, params: Params, z: Array, price: Array, y: Array, words: Words) -> Rows:
-        """Return reports of the scores of checked sales at the published theta, one per row of random words.
+    def checked(self, params: Params) -> Params:
+        """Return the published params if they can be priced and reported with, else raise :class:`InvalidInput`."""
+        raise NotImplementedError
 
-        A learner that needs other reports overrides this by a deterministic function that calls
-        :meth:`VectorMechanism.report_rows`.
-        """
-        policy, mechanism = self.policy, self.policy.mechanism
-        rows = np.zeros((len(z), mechanism.width), dtype=np.int64)
-        kernel.report_rows(
-            policy.family.code, params.theta, z, price, y, *policy.price_scale, mechanism.spec, words, rows
-        )
-        return rows
+    def randomised(self, params: Params, z: Array, price: Array, y: Array, words: Words) -> Rows:
+        """Return reports of checked sales under checked params, one per row of random words. Deterministic."""
+        raise NotImplementedError
 
     def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None = None) -> Quotes:
         if params.phase not in self.policy.learner.phases:
             raise InvalidInput("A private device experiments or takes the best price; this phase is another policy's.")
-        return super().quote(replace(params, theta=self._theta(params)), self._contexts(z), rng, terms)
+        return super().quote(self.checked(params), self._contexts(z), rng, terms)
 
     def propensity(self, params: Params, z: Array, price: Array, terms: Terms | None = None) -> Propensity:
         return super().propensity(params, z, price, terms)
-
-    def _theta(self, params: Params) -> Array:
-        """The published estimate if it lies in Theta; otherwise the device refuses to price and to report."""
-        theta = array("the published theta", params.theta, shape=(2 * self.policy.dim,))
-        if not self.policy.in_theta(theta):
-            raise InvalidInput("The published theta lies outside Theta: no price and no report is made from it.")
-        return theta
 
     def _sales(self, z: Array, price: Array, y: Array) -> tuple[Array, Array, Array]:
         """Checked contexts, prices and outcomes of equal length."""
@@ -109,7 +100,32 @@ class PrivateDevice(Device):
         return discreetly(lambda: family.check_outcome(check()), f"Outcomes must be possible in {family.name} demand.")
 
 
-class MixedDevice(PrivateDevice):
+class ScoreDevice(PrivateDevice):
+    """Reports the score at the published theta."""
+
+    policy: BallPolicy
+
+    def checked(self, params: Params) -> Params:
+        theta = array("the published theta", params.theta, shape=(2 * self.policy.dim,))
+        if not self.policy.in_theta(theta):
+            raise InvalidInput("The published theta lies outside Theta: no price and no report is made from it.")
+        return replace(params, theta=theta)
+
+    def randomised(self, params: Params, z: Array, price: Array, y: Array, words: Words) -> Rows:
+        """Return reports of the scores of checked sales at the published theta, one per row of random words.
+
+        A learner that needs other reports overrides this by a deterministic function that calls
+        :meth:`VectorMechanism.report_rows`.
+        """
+        policy, mechanism = self.policy, self.policy.mechanism
+        rows = np.zeros((len(z), mechanism.width), dtype=np.int64)
+        kernel.report_rows(
+            policy.family.code, params.theta, z, price, y, *policy.price_scale, mechanism.spec, words, rows
+        )
+        return rows
+
+
+class MixedDevice(ScoreDevice):
     """Sends raw records of the customers who agreed to it, and randomised reports of the others."""
 
     def report(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hushprice.errors import positive_int
-from hushprice.policies.private.base import PrivatePolicy
+from hushprice.policies.private.ball import BallPolicy
 from hushprice.policies.private.learner import PrivateLearner
 from hushprice.policies.private.loop import SGDLoop
 from hushprice.policies.private.mechanisms import ApproximateLDP, PureLDP
@@ -29,7 +29,7 @@ SGD = PrivateLearner(server=SGDServer, loop=SGDLoop)
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneEpisode(PrivatePolicy):
+class OneEpisode(BallPolicy):
     """Base class of the policies that know the horizon: tau experiments, then commit.
 
     Parameters
@@ -37,7 +37,7 @@ class OneEpisode(PrivatePolicy):
     horizon : int
         Number of customers T.
     **options
-        Those of :class:`Policy` and :class:`PrivatePolicy`.
+        Those of :class:`BallPolicy`.
     """
 
     learner: ClassVar[PrivateLearner] = SGD
@@ -59,7 +59,7 @@ class OneEpisode(PrivatePolicy):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoublingEpisodes(PrivatePolicy):
+class DoublingEpisodes(BallPolicy):
     """Base class of the policies for an unknown horizon: episodes of doubling length.
 
     Parameters
@@ -67,7 +67,7 @@ class DoublingEpisodes(PrivatePolicy):
     restart : bool
         Whether the estimate starts afresh with each episode.
     **options
-        Those of :class:`Policy` and :class:`PrivatePolicy`.
+        Those of :class:`BallPolicy`.
     """
 
     learner: ClassVar[PrivateLearner] = SGD
@@ -93,7 +93,7 @@ class ETCLDP(OneEpisode, PureLDP):
     noise : {"l2-ball", "privunit"}
         The mechanism: L2Ball, as in the paper, or PrivUnit, which has less noise.
     **options
-        Those of :class:`Policy` and :class:`PrivatePolicy`.
+        Those of :class:`BallPolicy`.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class ETCLDPDoubling(DoublingEpisodes, PureLDP):
     restart : bool
         Whether the estimate starts afresh with each episode.
     **options
-        Those of :class:`Policy` and :class:`PrivatePolicy`.
+        Those of :class:`BallPolicy`.
     """
 
     name: ClassVar[str] = "etc-ldp-doubling"
@@ -137,7 +137,7 @@ class ETCLDPApprox(OneEpisode, ApproximateLDP):
     calibration : {"analytic", "classical", "paper"}
         How the noise follows from the guarantee (see :class:`ApproximateLDP`).
     **options
-        Those of :class:`Policy` and :class:`PrivatePolicy`.
+        Those of :class:`BallPolicy`.
     """
 
     name: ClassVar[str] = "etc-ldp-approx"
@@ -157,7 +157,7 @@ class ETCLDPApproxDoubling(DoublingEpisodes, ApproximateLDP):
     restart : bool
         Whether the estimate starts afresh with each episode.
     **options
-        Those of :class:`Policy` and :class:`PrivatePolicy`.
+        Those of :class:`BallPolicy`.
     """
 
     name: ClassVar[str] = "etc-ldp-approx-doubling"

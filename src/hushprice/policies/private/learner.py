@@ -9,7 +9,7 @@ from typing import Any
 from hushprice.policies.base import Server
 from hushprice.policies.loop import Loop
 from hushprice.policies.phases import Phase
-from hushprice.policies.private.device import PrivateDevice
+from hushprice.policies.private.device import PrivateDevice, ScoreDevice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class PrivateLearner:
     """
 
     server: Callable[[Any], Server[Any]]
-    device: type[PrivateDevice] = PrivateDevice
+    device: type[PrivateDevice] = ScoreDevice
     loop: type[Loop] = Loop
     phases: tuple[Phase, ...] = (Phase.EXPLORE, Phase.EXPLOIT)
     clip: float | None = None

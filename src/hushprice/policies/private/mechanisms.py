@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from hushprice.errors import InvalidInput, finite
-from hushprice.policies.private.base import PrivatePolicy
+from hushprice.policies.private.ball import BallPolicy
 from hushprice.privacy import Gaussian, L2Ball, PrivUnit, VectorMechanism
 from hushprice.privacy.gaussian import Calibration
 
@@ -14,7 +14,7 @@ PureMechanism = Literal["l2-ball", "privunit"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PureLDP(PrivatePolicy):
+class PureLDP(BallPolicy):
     """Base class of the epsilon-LDP policies.
 
     Parameters
@@ -22,7 +22,7 @@ class PureLDP(PrivatePolicy):
     noise : {"l2-ball", "privunit"}
         The mechanism: L2Ball, as in the paper, or PrivUnit, which has less noise.
     **options
-        Those of :class:`Policy` and :class:`PrivatePolicy`.
+        Those of :class:`BallPolicy`.
     """
 
     noise: PureMechanism = "l2-ball"
@@ -41,7 +41,7 @@ class PureLDP(PrivatePolicy):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApproximateLDP(PrivatePolicy):
+class ApproximateLDP(BallPolicy):
     """Base class of the (epsilon, delta)-LDP policies, which add Gaussian noise.
 
     Parameters
@@ -52,7 +52,7 @@ class ApproximateLDP(PrivatePolicy):
         How the noise follows from the guarantee. "paper" is for the paper's figures; ``guarantee`` then says what it
         gives in fact.
     **options
-        Those of :class:`Policy` and :class:`PrivatePolicy`.
+        Those of :class:`BallPolicy`.
     """
 
     delta: float = 1e-3

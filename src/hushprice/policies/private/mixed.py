@@ -32,7 +32,7 @@ class MixedLDP(PureLDP):
     noise : {"l2-ball", "privunit"}
         The mechanism: L2Ball, as in the paper, or PrivUnit, which has less noise.
     **options
-        Those of :class:`Policy` and :class:`PrivatePolicy`.
+        Those of :class:`BallPolicy`.
     """
 
     raw_by_choice: ClassVar[bool] = True
@@ -56,7 +56,7 @@ class ETCLDPMixed(MixedLDP):
     noise : {"l2-ball", "privunit"}
         The mechanism: L2Ball, as in the paper, or PrivUnit, which has less noise.
     **options
-        Those of :class:`Policy` and :class:`PrivatePolicy`.
+        Those of :class:`BallPolicy`.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class ETCLDPMixedDoubling(MixedLDP):
     restart : bool
         Whether the estimate starts afresh with each episode.
     **options
-        Those of :class:`Policy` and :class:`PrivatePolicy`.
+        Those of :class:`BallPolicy`.
     """
 
     name: ClassVar[str] = "etc-ldp-mixed-doubling"

@@ -45,7 +45,7 @@ import numpy as np
 
 from hushprice.arrays import Array
 from hushprice.estimation import Prior
-from hushprice.policies import Policy, PrivatePolicy
+from hushprice.policies import BallPolicy, Policy
 from hushprice.service.core.events import Mode
 from hushprice.service.definition import Definition, Feature
 from hushprice.service.guardrails import Limits
@@ -296,7 +296,7 @@ class Design:
     weight: Array
 
     @classmethod
-    def of(cls, policy: PrivatePolicy, z: Array, prices: Array, weights: Array) -> Design:
+    def of(cls, policy: BallPolicy, z: Array, prices: Array, weights: Array) -> Design:
         """Combine all customers with all prices."""
         shift, factor = policy.price_scale
         x = np.concatenate([np.hstack([z, -p * z]) for p in prices])
@@ -304,7 +304,7 @@ class Design:
         return cls(x, regressors, np.repeat(weights, len(z)) / len(z))
 
 
-def private_covariance(policy: PrivatePolicy, design: Design, theta: Array, steps: int) -> Array:
+def private_covariance(policy: BallPolicy, design: Design, theta: Array, steps: int) -> Array:
     """The mean squared error matrix of theta after ``steps`` reports: by replay, with a margin (see above)."""
     rng = np.random.default_rng(0)
     values, vectors = np.linalg.eigh(linearised(policy, design, theta, steps))
@@ -315,7 +315,7 @@ def private_covariance(policy: PrivatePolicy, design: Design, theta: Array, step
     return covariance
 
 
-def replay(policy: PrivatePolicy, design: Design, truths: Array, steps: int, rng: np.random.Generator) -> Array:
+def replay(policy: BallPolicy, design: Design, truths: Array, steps: int, rng: np.random.Generator) -> Array:
     """The iterate of SGD after ``steps`` reports, per truth. Late steps are taken together, 8% of all so far."""
     d, (shift, factor), family = policy.dim, policy.price_scale, policy.family
     buys = family.mean(truths @ design.x.T)
@@ -332,12 +332,12 @@ def replay(policy: PrivatePolicy, design: Design, truths: Array, steps: int, rng
     return theta
 
 
-def _noise(policy: PrivatePolicy) -> float:
+def _noise(policy: BallPolicy) -> float:
     """The variance of a decoded report along any direction, without the small part of the score itself."""
     return policy.mechanism.squared_error(0.0) / policy.mechanism.dim
 
 
-def _projected(policy: PrivatePolicy, theta: Array) -> Array:
+def _projected(policy: BallPolicy, theta: Array) -> Array:
     centre, radius = policy.ball
     offset = theta - centre
     length = np.linalg.norm(offset, axis=1, keepdims=True)
@@ -345,7 +345,7 @@ def _projected(policy: PrivatePolicy, theta: Array) -> Array:
     return inside
 
 
-def linearised(policy: PrivatePolicy, design: Design, theta: Array, steps: int) -> Array:
+def linearised(policy: BallPolicy, design: Design, theta: Array, steps: int) -> Array:
     """The mean squared error by the linearised recursion."""
     d, (shift, factor), zeta = policy.dim, policy.price_scale, policy.zeta
     curvature = policy.family.curvature(design.x @ theta) * design.weight

@@ -20,7 +20,7 @@ from hushprice.policies.private.reports import PrivateReports
 from hushprice.policies.snapshot import whole
 
 if TYPE_CHECKING:
-    from hushprice.policies.private.base import PrivatePolicy
+    from hushprice.policies.private.ball import BallPolicy
 
 
 class ScheduledServer(Server[ReportsT]):
@@ -28,7 +28,7 @@ class ScheduledServer(Server[ReportsT]):
 
     Parameters
     ----------
-    policy : PrivatePolicy
+    policy : BallPolicy
         The policy, with its schedule and mechanism.
 
     Attributes
@@ -43,7 +43,7 @@ class ScheduledServer(Server[ReportsT]):
 
     only_experiments: ClassVar[bool] = True
 
-    def __init__(self, policy: PrivatePolicy) -> None:
+    def __init__(self, policy: BallPolicy) -> None:
         self.policy, self.schedule, self.mechanism = policy, policy.schedule, policy.mechanism
         self.absorbed = 0
         self.start_afresh()

@@ -17,7 +17,7 @@ from hushprice.policies.private.server.sgd import SGDServer
 from hushprice.policies.snapshot import whole
 
 if TYPE_CHECKING:
-    from hushprice.policies.private.base import PrivatePolicy
+    from hushprice.policies.private.ball import BallPolicy
 
 
 class MixedServer(SGDServer[MixedReports]):
@@ -27,7 +27,7 @@ class MixedServer(SGDServer[MixedReports]):
 
     Parameters
     ----------
-    policy : PrivatePolicy
+    policy : BallPolicy
         The policy, whose schedule is a :class:`MixedSchedule`.
 
     Attributes
@@ -38,7 +38,7 @@ class MixedServer(SGDServer[MixedReports]):
 
     schedule: MixedSchedule
 
-    def __init__(self, policy: PrivatePolicy) -> None:
+    def __init__(self, policy: BallPolicy) -> None:
         self._final: Array | None = None  # theta after the pass over the public records, computed on demand
         super().__init__(policy)
 

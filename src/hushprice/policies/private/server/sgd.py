@@ -11,7 +11,7 @@ from hushprice.policies.private.reports import PrivateReports
 from hushprice.policies.private.server.base import ScheduledServer
 
 if TYPE_CHECKING:
-    from hushprice.policies.private.base import PrivatePolicy
+    from hushprice.policies.private.ball import BallPolicy
 
 
 class SGDServer(ScheduledServer[ReportsT]):
@@ -19,11 +19,11 @@ class SGDServer(ScheduledServer[ReportsT]):
 
     Parameters
     ----------
-    policy : PrivatePolicy
+    policy : BallPolicy
         The policy, with its rate of SGD and its ball Theta.
     """
 
-    def __init__(self, policy: PrivatePolicy) -> None:
+    def __init__(self, policy: BallPolicy) -> None:
         super().__init__(policy)
         self.rate = SGDRate(policy.zeta, *policy.price_scale, *policy.ball)
 
