@@ -248,5 +248,5 @@ def sell_block(rule, z, uniforms, cost, low, high, stages, demand, sales):
         if s >= 0:
             rows = slice(start[s], start[s + 1])
             append(x[rows], y[rows], counts[s], pace[s], z[i], prices[i], outcome(demand, i, prices[i]))
-            if counts[s, HELD] > counts[busiest, HELD]:
+            if counts[s, HELD] > counts[busiest, HELD] or (counts[s, HELD] == counts[busiest, HELD] and s < busiest):
                 busiest = s
