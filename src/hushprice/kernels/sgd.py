@@ -46,6 +46,33 @@ def decode_rows(kind, scale, rows, w):
         decode(kind, scale, rows[i], w[i], room)
 
 
+ENTRY_UNITS = 2.0**32  # an entry of a direction is summed as a multiple of 1 / ENTRY_UNITS
+
+
+@compiled
+def sum_rows(kind, rows, sums):
+    """Add many reports to whole numbers, whose order does not matter; :func:`mean_of_sums` decodes them."""
+    w, room = np.empty(sums.size), np.empty(sums.size + 3, np.uint64)
+    for i in range(len(rows)):
+        row = rows[i]
+        if kind == GRID_REPORT:
+            for j in range(sums.size):
+                sums[j] += row[j]
+            continue
+        direction(np.uint64(row[0]), row[1] >> 1, w, room)
+        for j in range(sums.size):
+            k = np.int64(math.floor(w[j] * ENTRY_UNITS + 0.5))
+            sums[j] += -k if row[1] & 1 else k
+
+
+@compiled
+def mean_of_sums(kind, scale, sums, count, w):
+    """The mean of decoded reports from their sums."""
+    unit = scale if kind == GRID_REPORT else scale / ENTRY_UNITS
+    for j in range(w.size):
+        w[j] = unit * (sums[j] / count)
+
+
 @compiled
 def move(theta, w, eta, rate):
     """theta = Pi_Theta(theta + eta w'), with Theta the ball of the rate's centre and radius.

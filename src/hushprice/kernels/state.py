@@ -15,6 +15,7 @@ Counts = npt.NDArray[np.int64]
 EXPLORE, EXPLOIT, PERTURB, FIXED, GRID = 0, 1, 2, 3, 4  # from theta: hushprice.kernels.quote
 INDEX, SAMPLE, SET, STAGES = 5, 6, 7, 8  # from confidence bounds: hushprice.kernels.confidence
 AHEAD = 9  # from what a price teaches: hushprice.kernels.look_ahead
+DITHER = 10  # plus or minus a private deviation: hushprice.kernels.dither
 
 
 class SimulatedDemand(NamedTuple):
@@ -182,6 +183,21 @@ class AheadRule(NamedTuple):
     spread: float  # as in AheadPlan
     low: float  # the policy's range of prices
     high: float
+
+
+class DitherRule(NamedTuple):
+    """How devices price and report under private look-ahead: :mod:`hushprice.kernels.dither`."""
+
+    code: int  # of the family
+    theta: Array  # (m,)
+    delta: float  # prices are the centre plus or minus delta
+    pull: float  # share of the way from the best price to the target that the centre is moved
+    target: float
+    level: Array  # (d, d), L: weights of the score's first half
+    slope: Array  # (d, d), S: weights of its second half
+    least: float  # an outcome counts as at least and at most these
+    most: float
+    scale: float  # of the noise of linear demand
 
 
 class Memories(NamedTuple):

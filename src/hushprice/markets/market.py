@@ -432,6 +432,15 @@ class Market:
             return market
         return replace(market, drift=moved)
 
+    @property
+    def features(self) -> list[Any] | None:
+        """What is publicly known about the features, the attribute ``features`` of the contexts; None if nothing is.
+
+        Each is a range [low, high], a number for a constant, "yes/no", or {"group": k} for k entries of which one is 1.
+        """
+        known = getattr(self.contexts, "features", None)
+        return None if known is None else list(known)
+
     def z_max(self) -> float:
         """A bound on |z|: the attribute ``norm`` of the contexts, or else the largest |z| of 20 000 customers."""
         stated = getattr(self.contexts, "norm", None)
@@ -584,6 +593,8 @@ class _AfterOne:
         self.contexts, self.trusted = contexts, getattr(contexts, "trusted", False)
         if (norm := getattr(contexts, "norm", None)) is not None:
             self.norm = float(np.hypot(norm, 1.0))
+        if (features := getattr(contexts, "features", None)) is not None:
+            self.features = [1.0, *features]
 
 
 class _DrawsAfterOne(_AfterOne):

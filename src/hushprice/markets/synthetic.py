@@ -21,10 +21,14 @@ class _Uniform:
     """z_i iid Uniform(1, 2) / sqrt(d)."""
 
     trusted = True
-    norm = 2.0
+    smallest, norm = 1.0, 2.0
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
+
+    @property
+    def features(self) -> list[Any]:
+        return [[self.smallest / math.sqrt(self.dim), self.norm / math.sqrt(self.dim)]] * self.dim
 
     def __call__(self, rng: np.random.Generator, n: int) -> Array:
         z = rng.random((n, self.dim))
@@ -47,6 +51,10 @@ class UnitVectors:
     def __init__(self, dim: int) -> None:
         self.dim = dim
 
+    @property
+    def features(self) -> list[Any]:
+        return [{"group": self.dim}] if self.dim > 1 else [1.0]
+
     def __call__(self, rng: np.random.Generator, n: int) -> Array:
         z = np.zeros((n, self.dim))
         z[np.arange(n), rng.integers(self.dim, size=n)] = 1.0
@@ -56,7 +64,7 @@ class UnitVectors:
 class _Wide(_Uniform):
     """S1's contexts times the size of the customer, log-uniform on [0.3, 3]."""
 
-    norm = 6.0
+    smallest, norm = 0.3, 6.0
 
     def __call__(self, rng: np.random.Generator, n: int) -> Array:
         size = 0.3 * 10.0 ** rng.random(n)

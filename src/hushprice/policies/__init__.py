@@ -28,7 +28,9 @@ from hushprice.policies.private import (
     ETCLDPDoubling,
     ETCLDPMixed,
     ETCLDPMixedDoubling,
+    LookAheadLDP,
     MixedReports,
+    Population,
     PrivatePolicy,
     PrivateReports,
 )
@@ -71,8 +73,8 @@ def register(cls: type[Policy]) -> type[Policy]:
 
 for _policy in (
     LookAhead, ETC, ETCDoubling, MLECycle, SemiMyopic, SupCB, SupCBDoubling, SupCBAdversarial, UCB, ThompsonWTL, UCBWTL,
+    LookAheadLDP, ETCLDP, ETCLDPDoubling, ETCLDPApprox, ETCLDPApproxDoubling, ETCLDPMixed, ETCLDPMixedDoubling,
     Restarting, Greedy, Clairvoyant, FixedPrice, RandomPrice,
-    ETCLDP, ETCLDPDoubling, ETCLDPApprox, ETCLDPApproxDoubling, ETCLDPMixed, ETCLDPMixedDoubling,
 ):  # fmt: skip
     register(_policy)
 
@@ -176,6 +178,7 @@ __all__ = [
     "FixedPrice",
     "Greedy",
     "LookAhead",
+    "LookAheadLDP",
     "MLECycle",
     "Misfit",
     "MixedReports",
@@ -186,6 +189,7 @@ __all__ = [
     "Phase",
     "Plan",
     "Policy",
+    "Population",
     "Pricer",
     "PrivatePolicy",
     "PrivateReports",

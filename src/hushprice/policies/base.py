@@ -409,7 +409,15 @@ class Device:
         return greedy
 
     def report(
-        self, params: Params, z: Array, price: Array, y: Array, stage: Stages, *, public: Choices | None = None
+        self,
+        params: Params,
+        z: Array,
+        price: Array,
+        y: Array,
+        stage: Stages,
+        *,
+        public: Choices | None = None,
+        terms: Terms | None = None,
     ) -> Reports:
         """The reports of a block of customers; without privacy, their raw records.
 
@@ -423,6 +431,8 @@ class Device:
             ``Quotes.stage``.
         public : ndarray of shape (n,), optional
             Which customers agreed to send raw records, in policies with ``raw_by_choice``.
+        terms : Terms, optional
+            The terms of these customers, where there are any.
         """
         return Records(z, price, y, stage)
 

@@ -81,6 +81,27 @@ class Outlook:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dither:
+    """How a private look-ahead device prices and reports; the formulas are in :mod:`hushprice.kernels.dither`.
+
+    Parameters
+    ----------
+    delta : float
+        Prices are the centre plus or minus this.
+    pull, target : float
+        The centre is the best price, moved this share of the way to the target.
+    level, slope : ndarray of shape (d, d)
+        Weights of the features in both halves of the score.
+    """
+
+    delta: float
+    pull: float
+    target: float
+    level: Array
+    slope: Array
+
+
+@dataclass(frozen=True, kw_only=True)
 class Params:
     """What the server publishes: everything a device needs to price, and nothing about any customer.
 
@@ -102,6 +123,8 @@ class Params:
         Set in the phases that price from confidence bounds.
     outlook : Outlook, optional
         Set in the phase AHEAD.
+    dither : Dither, optional
+        Set in the phase DITHER.
     """
 
     version: int
@@ -112,6 +135,7 @@ class Params:
     stage: int = 1
     bounds: Bounds | None = None
     outlook: Outlook | None = None
+    dither: Dither | None = None
 
     @property
     def small(self) -> Params:

@@ -161,7 +161,7 @@ class Loop:
         server.advance(rows.stop - rows.start)
         if isinstance(quotes.stage, int):
             if quotes.stage:
-                server.absorb(device.report(params, z, quotes.price, y, quotes.stage, public=public))
+                server.absorb(device.report(params, z, quotes.price, y, quotes.stage, public=public, terms=terms))
         elif (learn := quotes.stage > 0).any():
             report = device.report(
                 params, z[learn], quotes.price[learn], y[learn], quotes.stage[learn], public=public[learn]

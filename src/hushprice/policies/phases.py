@@ -119,3 +119,11 @@ class Phase(IntEnum):
         "draws",
         "experiments",
     )
+    # the best price plus or minus a deviation, by a coin that only the device knows
+    DITHER = (
+        phases.DITHER,
+        _BOTH,
+        "Each customer gets the best known price, moved up or down by a coin, as far as what it teaches is worth.",
+        "draws",
+        "experiments",
+    )

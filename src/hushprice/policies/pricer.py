@@ -52,6 +52,8 @@ class Offer:
         Whether the customer agreed to send a raw record.
     token : int
         Random number that distinguishes offers of different pricers.
+    terms : Terms or None
+        The customer's terms, under a private policy; like the context, only in the caller's offer.
     """
 
     id: int
@@ -64,6 +66,7 @@ class Offer:
     discrete: bool = False
     public: bool = field(default=False, repr=False, compare=False)
     token: int = field(default=0, repr=False)
+    terms: Terms | None = field(default=None, repr=False, compare=False)
 
 
 class Pricer:
@@ -216,6 +219,7 @@ class Pricer:
             discrete=bool(propensity.discrete[0]),
             public=bool(public),
             token=secrets.randbits(62),
+            terms=before if self.policy.private else None,
         )
         self._server.advance(1)
         if terms is not None and not self.policy.private:
@@ -266,7 +270,10 @@ class Pricer:
                     f"A private policy keeps no context: give the offer {key} itself with its outcome, not its id."
                 )
             price, y_row, public = np.array([full.price]), outcome.reshape(1), np.array([full.public])
-            self._server.absorb(self._device.report(full.params, full.z, price, y_row, stored.stage, public=public))
+            report = self._device.report(
+                full.params, full.z, price, y_row, stored.stage, public=public, terms=full.terms
+            )
+            self._server.absorb(report)
         if self._monitor is not None and stored.z is not None:
             self._monitor.absorb(Records(stored.z, np.array([stored.price]), outcome.reshape(1)))
         del self._open[stored.id]
@@ -307,8 +314,9 @@ class Pricer:
     def _forget(self, offer: Offer) -> Offer:
         """A private customer's offer without price, propensity, context and params."""
         return replace(
-            offer, price=self.policy.prices[0], propensity=math.nan, discrete=False, z=None, params=self._nothing()
-        )
+            offer, price=self.policy.prices[0], propensity=math.nan, discrete=False, z=None, params=self._nothing(),
+            terms=None,
+        )  # fmt: skip
 
     def _nothing(self) -> Params:
         """Placeholder params."""

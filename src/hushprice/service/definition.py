@@ -177,7 +177,10 @@ class Definition:
         plain = {key: value for key, value in plain.items() if value is not None}
         if "policy" not in plain:
             raise MissingOption(f"The product {name} needs a policy, as in policy = 'etc-ldp-doubling'.")
-        features = _features(plain.get("features", ()), policies.get(plain["policy"]).needs_constant)
+        kind = policies.get(plain["policy"])
+        if kind.not_served:
+            raise InvalidInput(f"The service does not run {kind.name}: {kind.not_served}")
+        features = _features(plain.get("features", ()), kind.needs_constant)
         policy = _policy(name, _with_dim(plain, features))
         if policy.private and policy.as_ball() is None:
             raise InvalidInput(f"The service does not run {policy.name}: it is private, but no BallPolicy.")
@@ -290,8 +293,6 @@ class Definition:
 def _policy(name: str, plain: Mapping[str, Any]) -> Policy:
     """Make the policy with its options."""
     kind = policies.get(plain["policy"])
-    if kind.not_served:
-        raise InvalidInput(f"The service does not run {kind.name}: {kind.not_served}")
     options = {key: value for key, value in plain.items() if key not in _SERVICE}
     if take_restart(kind, options):
         base = _policy(name, {key: value for key, value in plain.items() if key != "restart"})

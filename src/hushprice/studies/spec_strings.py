@@ -12,15 +12,18 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hushprice import markets, policies
 from hushprice.demand import Rules
 from hushprice.errors import InvalidInput, MissingOption, nearest
 from hushprice.estimation import Prior
 from hushprice.markets import Market
-from hushprice.policies import Policy
+from hushprice.policies import Policy, Population
 from hushprice.simulation import NearTruth
 
 USUAL_DIM = 4
+CONTEXTS_SAMPLED, SAMPLING_SEED = 512, 0  # of contexts, for a private policy in a market without public features
 
 
 def market_from(word: str, *, dim: int | None = None, horizon: int, **options: Any) -> Market:
@@ -173,6 +176,8 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
         options["prior"] = _prior(word, options["prior"], market)
     if "price" in own and "price" not in options:
         arguments["price"] = market.best_fixed_price(horizon=horizon)
+    if "customers" in own and "features" not in options:
+        arguments |= _customers(market)
     drawn = options.get("centre") == "near-truth"
     if "z_max" in own:
         arguments["z_max"] = market.z_max()
@@ -184,6 +189,14 @@ def policy_from(word: str, market: Market, horizon: int) -> Policy | NearTruth:
         return NearTruth(ball) if drawn and ball is not None else policy
     except MissingOption as problem:
         raise InvalidInput(f"{problem} Give it after a colon, as in {name}:epsilon=1.") from None
+
+
+def _customers(market: Market) -> dict[str, Any]:
+    """What a private policy may know of the customers: the market's public features, or else a sample of contexts."""
+    if market.features is not None:
+        return {"features": market.features}
+    sample = market.draw(np.random.default_rng(SAMPLING_SEED), CONTEXTS_SAMPLED)
+    return {"customers": Population.sample(sample)}
 
 
 def options_of(cls: type[Policy]) -> list[str]:

@@ -35,7 +35,7 @@ ROUNDS = 40  # of a version
 class UnitDevice(ScoreDevice):
     """Reports the direction of x with the residual as its length."""
 
-    def randomised(self, params: Params, z: Array, price: Array, y: Array, words: Words) -> Rows:
+    def randomised(self, params: Params, z: Array, price: Array, y: Array, words: Words, terms: Any = None) -> Rows:
         policy, g = self.policy, np.empty((len(z), 2 * self.policy.dim))
         shift, factor = policy.price_scale
         for i in range(len(z)):

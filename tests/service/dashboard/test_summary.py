@@ -181,7 +181,7 @@ def test_a_frozen_product_prices_from_its_prior() -> None:
     np.testing.assert_array_equal(informed.params.theta, prior["centre"])
 
 
-SERVED = [name for name in policies.REGISTRY if "mixed" not in name]
+SERVED = [name for name, kind in policies.REGISTRY.items() if not kind.not_served]
 
 
 @pytest.mark.parametrize("name", SERVED)

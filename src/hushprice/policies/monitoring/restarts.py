@@ -163,9 +163,17 @@ class RestartingDevice(Device):
         return self.inner.greedy(params, z, price, terms)
 
     def report(
-        self, params: Params, z: Array, price: Array, y: Array, stage: Stages, *, public: Choices | None = None
+        self,
+        params: Params,
+        z: Array,
+        price: Array,
+        y: Array,
+        stage: Stages,
+        *,
+        public: Choices | None = None,
+        terms: Terms | None = None,
     ) -> Reports:
-        return self.inner.report(params, z, price, y, stage, public=public)
+        return self.inner.report(params, z, price, y, stage, public=public, terms=terms)
 
 
 class RestartingServer(Server[Records]):

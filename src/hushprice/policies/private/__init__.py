@@ -9,7 +9,9 @@ from hushprice.policies.private.etc_ldp import (
     ETCLDPDoubling,
 )
 from hushprice.policies.private.learner import PrivateLearner
+from hushprice.policies.private.look_ahead_ldp import LookAheadLDP
 from hushprice.policies.private.mixed import ETCLDPMixed, ETCLDPMixedDoubling
+from hushprice.policies.private.population import Population
 from hushprice.policies.private.reports import MixedReports, PrivateReports
 from hushprice.policies.private.server import ScheduledServer
 
@@ -21,7 +23,9 @@ __all__ = [
     "ETCLDPDoubling",
     "ETCLDPMixed",
     "ETCLDPMixedDoubling",
+    "LookAheadLDP",
     "MixedReports",
+    "Population",
     "PrivateLearner",
     "PrivatePolicy",
     "PrivateReports",

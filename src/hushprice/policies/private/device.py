@@ -45,11 +45,21 @@ class PrivateDevice(Device):
         self.entropy, self.ledger = as_entropy(entropy), ledger
 
     def report(
-        self, params: Params, z: Array, price: Array, y: Array, stage: Stages, *, public: Choices | None = None
+        self,
+        params: Params,
+        z: Array,
+        price: Array,
+        y: Array,
+        stage: Stages,
+        *,
+        public: Choices | None = None,
+        terms: Terms | None = None,
     ) -> Reports:
-        return self._privatized(params, *self._sales(z, price, y), stage)
+        return self._privatized(params, *self._sales(z, price, y), stage, terms)
 
-    def _privatized(self, params: Params, z: Array, price: Array, y: Array, stage: Stages) -> PrivateReports:
+    def _privatized(
+        self, params: Params, z: Array, price: Array, y: Array, stage: Stages, terms: Terms | None
+    ) -> PrivateReports:
         """Randomised reports of sales that :meth:`_sales` accepted."""
         mechanism, params = self.policy.mechanism, self.checked(params)
         n, episode = len(z), positive_int("stage", stage)
@@ -57,19 +67,24 @@ class PrivateDevice(Device):
             for _ in range(n):
                 self.ledger.spend(mechanism)
         words = self.entropy.words(n * mechanism.words).reshape(n, mechanism.words)
-        return PrivateReports(self.randomised(params, z, price, y, words), episode)
+        return PrivateReports(self.randomised(params, z, price, y, words, terms), episode)
+
+    def _check_phase(self, params: Params) -> None:
+        if params.phase not in self.policy.learner.phases:
+            raise InvalidInput("A private device does not price in this phase, which is another policy's.")
 
     def checked(self, params: Params) -> Params:
         """Return the published params if they can be priced and reported with, else raise :class:`InvalidInput`."""
         raise NotImplementedError
 
-    def randomised(self, params: Params, z: Array, price: Array, y: Array, words: Words) -> Rows:
+    def randomised(
+        self, params: Params, z: Array, price: Array, y: Array, words: Words, terms: Terms | None = None
+    ) -> Rows:
         """Return reports of checked sales under checked params, one per row of random words. Deterministic."""
         raise NotImplementedError
 
     def quote(self, params: Params, z: Array, rng: np.random.Generator, terms: Terms | None = None) -> Quotes:
-        if params.phase not in self.policy.learner.phases:
-            raise InvalidInput("A private device experiments or takes the best price; this phase is another policy's.")
+        self._check_phase(params)
         return super().quote(self.checked(params), self._contexts(z), rng, terms)
 
     def propensity(self, params: Params, z: Array, price: Array, terms: Terms | None = None) -> Propensity:
@@ -111,7 +126,9 @@ class ScoreDevice(PrivateDevice):
             raise InvalidInput("The published theta lies outside Theta: no price and no report is made from it.")
         return replace(params, theta=theta)
 
-    def randomised(self, params: Params, z: Array, price: Array, y: Array, words: Words) -> Rows:
+    def randomised(
+        self, params: Params, z: Array, price: Array, y: Array, words: Words, terms: Terms | None = None
+    ) -> Rows:
         """Return reports of the scores of checked sales at the published theta, one per row of random words.
 
         A learner that needs other reports overrides this by a deterministic function that calls
@@ -129,7 +146,15 @@ class MixedDevice(ScoreDevice):
     """Sends raw records of the customers who agreed to it, and randomised reports of the others."""
 
     def report(
-        self, params: Params, z: Array, price: Array, y: Array, stage: Stages, *, public: Choices | None = None
+        self,
+        params: Params,
+        z: Array,
+        price: Array,
+        y: Array,
+        stage: Stages,
+        *,
+        public: Choices | None = None,
+        terms: Terms | None = None,
     ) -> MixedReports:
         z, price, y = self._sales(z, price, y)
         chosen = np.zeros(len(z), dtype=np.bool_) if public is None else np.asarray(public)
@@ -137,6 +162,6 @@ class MixedDevice(ScoreDevice):
             raise InvalidInput("public must say True or False of each customer.")
         rest = ~chosen
         return MixedReports(
-            self._privatized(params, z[rest], price[rest], y[rest], stage),
+            self._privatized(params, z[rest], price[rest], y[rest], stage, None),
             Records(z[chosen], price[chosen], y[chosen], positive_int("stage", stage)),
         )

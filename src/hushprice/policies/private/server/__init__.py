@@ -1,7 +1,8 @@
 """The seller's side: one file per learner. Nothing in this folder may import what makes a report (import-linter)."""
 
 from hushprice.policies.private.server.base import ScheduledServer
+from hushprice.policies.private.server.dithered import DitheredServer
 from hushprice.policies.private.server.mixed import MixedServer
 from hushprice.policies.private.server.sgd import SGDServer
 
-__all__ = ["MixedServer", "SGDServer", "ScheduledServer"]
+__all__ = ["DitheredServer", "MixedServer", "SGDServer", "ScheduledServer"]
