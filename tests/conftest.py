@@ -36,7 +36,7 @@ def make_policy(name: str, *, family: str = "logistic", dim: int = 3, **options:
     if policies.get(name).private:
         arguments |= {"epsilon": 4.0, "z_max": 2.0}  # so much that 700 rounds see both phases
         arguments |= {"demand_max": 20.0} if family == "poisson" else {}
-    if name == "look-ahead-ldp":
+    if name in ("look-ahead-ldp", "look-ahead-mixed"):
         arguments |= {"features": [[1 / dim**0.5, 2 / dim**0.5]] * dim}
         arguments |= {"demand_max": 3.0} if family in ("linear", "poisson") else {}
     return policies.build(name, **{**arguments, **options})

@@ -84,6 +84,7 @@ def test_every_learning_policy_has_its_bound() -> None:
     unproved = {
         "look-ahead",
         "look-ahead-ldp",
+        "look-ahead-mixed",
         "restarting",
         "ucb-wtl",
         "greedy",

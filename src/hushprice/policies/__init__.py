@@ -29,6 +29,7 @@ from hushprice.policies.private import (
     ETCLDPMixed,
     ETCLDPMixedDoubling,
     LookAheadLDP,
+    LookAheadMixed,
     MixedReports,
     Population,
     PrivatePolicy,
@@ -73,8 +74,8 @@ def register(cls: type[Policy]) -> type[Policy]:
 
 for _policy in (
     LookAhead, ETC, ETCDoubling, MLECycle, SemiMyopic, SupCB, SupCBDoubling, SupCBAdversarial, UCB, ThompsonWTL, UCBWTL,
-    LookAheadLDP, ETCLDP, ETCLDPDoubling, ETCLDPApprox, ETCLDPApproxDoubling, ETCLDPMixed, ETCLDPMixedDoubling,
-    Restarting, Greedy, Clairvoyant, FixedPrice, RandomPrice,
+    LookAheadLDP, LookAheadMixed, ETCLDP, ETCLDPDoubling, ETCLDPApprox, ETCLDPApproxDoubling, ETCLDPMixed,
+    ETCLDPMixedDoubling, Restarting, Greedy, Clairvoyant, FixedPrice, RandomPrice,
 ):  # fmt: skip
     register(_policy)
 
@@ -179,6 +180,7 @@ __all__ = [
     "Greedy",
     "LookAhead",
     "LookAheadLDP",
+    "LookAheadMixed",
     "MLECycle",
     "Misfit",
     "MixedReports",

@@ -51,22 +51,26 @@ def _value(demand, theta, stages, count, centre, precision):
 
 @compiled
 def _expand(demand, theta, stages, count, centre, precision, gradient, H):
-    """The gradient of F at theta, and the lower triangle of its Hessian without second derivatives of f."""
+    """F at theta, its gradient, and the lower triangle of its Hessian without second derivatives of f."""
     points, shares, tables, means, worth = stages
     m = theta.size
     f, J, way = np.empty(m), np.empty((m, m)), theta - centre
+    value = 0.0
     for i in range(m):
         gradient[i] = dot(precision[i], way)
+        value += 0.5 * way[i] * gradient[i]
         for j in range(i + 1):
             H[i, j] = precision[i, j]
     for k in range(count):
         if worth[k] > 0.0:
             linearise(demand, theta, points, shares, tables[k], f, J)
             for j in range(m):
-                gap = worth[k] * (means[k, j] - f[j])
+                gap = means[k, j] - f[j]
+                value += 0.5 * worth[k] * gap * gap
                 for i in range(m):
-                    gradient[i] -= gap * J[j, i]
+                    gradient[i] -= worth[k] * gap * J[j, i]
             add_information(J, worth[k], H)
+    return value
 
 
 @compiled
@@ -74,8 +78,7 @@ def maximise(demand, stages, count, centre, precision, theta, H):
     """Move theta to the minimum of F; H receives the Hessian there, both triangles. F at the end."""
     m = theta.size
     gradient, way, damped, factor = np.empty(m), np.empty(m), np.empty((m, m)), np.zeros((m, m))
-    value = _value(demand, theta, stages, count, centre, precision)
-    _expand(demand, theta, stages, count, centre, precision, gradient, H)
+    value = _expand(demand, theta, stages, count, centre, precision, gradient, H)
     damping = 0.0
     for _ in range(MOST_STEPS):
         damped[:] = H
@@ -88,8 +91,8 @@ def maximise(demand, stages, count, centre, precision, theta, H):
             lower = _value(demand, trial, stages, count, centre, precision)
         if lower <= value:
             settled = value - lower < SETTLED_WITHIN
-            theta[:], value = trial, lower
-            _expand(demand, theta, stages, count, centre, precision, gradient, H)
+            theta[:] = trial
+            value = _expand(demand, theta, stages, count, centre, precision, gradient, H)
             if settled:
                 break
             damping = LESS_DAMPING * damping if damping > NO_DAMPING else 0.0

@@ -10,6 +10,7 @@ from hushprice.policies.private.etc_ldp import (
 )
 from hushprice.policies.private.learner import PrivateLearner
 from hushprice.policies.private.look_ahead_ldp import LookAheadLDP
+from hushprice.policies.private.look_ahead_mixed import LookAheadMixed
 from hushprice.policies.private.mixed import ETCLDPMixed, ETCLDPMixedDoubling
 from hushprice.policies.private.population import Population
 from hushprice.policies.private.reports import MixedReports, PrivateReports
@@ -24,6 +25,7 @@ __all__ = [
     "ETCLDPMixed",
     "ETCLDPMixedDoubling",
     "LookAheadLDP",
+    "LookAheadMixed",
     "MixedReports",
     "Population",
     "PrivateLearner",

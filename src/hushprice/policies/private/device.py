@@ -142,7 +142,7 @@ class ScoreDevice(PrivateDevice):
         return rows
 
 
-class MixedDevice(ScoreDevice):
+class ByChoice(PrivateDevice):
     """Sends raw records of the customers who agreed to it, and randomised reports of the others."""
 
     def report(
@@ -162,6 +162,19 @@ class MixedDevice(ScoreDevice):
             raise InvalidInput("public must say True or False of each customer.")
         rest = ~chosen
         return MixedReports(
-            self._privatized(params, z[rest], price[rest], y[rest], stage, None),
+            self._privatized(params, z[rest], price[rest], y[rest], stage, _only(terms, rest)),
             Records(z[chosen], price[chosen], y[chosen], positive_int("stage", stage)),
         )
+
+
+class MixedDevice(ByChoice, ScoreDevice):
+    """Reports the score at the published theta, or the raw record of a customer who agreed to it."""
+
+
+def _only(terms: Terms | None, rows: Choices) -> Terms | None:
+    """The terms of some customers."""
+    if terms is None:
+        return None
+    return terms._replace(
+        cost=terms.cost[rows], low=terms.low[rows], high=terms.high[rows], segment=terms.segment[rows]
+    )  # fmt: skip

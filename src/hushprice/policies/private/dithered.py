@@ -12,7 +12,7 @@ from hushprice.demand import Terms
 from hushprice.errors import LARGEST_VALUE, InvalidInput, finite
 from hushprice.kernels.dither import score as kernel
 from hushprice.policies.exchange import Dither, Params, Propensity, Quotes
-from hushprice.policies.private.device import PrivateDevice
+from hushprice.policies.private.device import ByChoice, PrivateDevice
 from hushprice.privacy.entropy import Words
 from hushprice.privacy.wire import Rows
 
@@ -73,3 +73,7 @@ class DitheredDevice(PrivateDevice):
     def _terms(self, terms: Terms | None, n: int) -> Terms:
         policy = self.policy
         return (terms or policy.terms(n) or policy.plain_terms(n)).within(policy.prices)
+
+
+class MixedDitheredDevice(ByChoice, DitheredDevice):
+    """Reports the normalised score, or the raw record of a customer who agreed to it."""

@@ -210,7 +210,8 @@ class LookAheadLDP(PrivatePolicy):
             level, own = SHARED_LEVEL * usual, LEVEL_DIFFERENCES * difference * usual
             covariance[:d, :d] = level**2 * np.outer(c, c) + own**2 * apart
             covariance[d:, d:] = (SHARED_SLOPE * slope) ** 2 * np.outer(c, c) + (difference * slope) ** 2 * apart
-            precisions.append(np.linalg.inv(change @ covariance @ change.T))
+            precision = np.linalg.inv(change @ covariance @ change.T)
+            precisions.append(0.5 * (precision + precision.T))
         return np.tile(centre, (len(precisions), 1)), np.array(precisions), np.zeros(len(precisions))
 
     def rule(self, params: Params) -> DitherRule:

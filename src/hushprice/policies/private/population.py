@@ -15,7 +15,7 @@ from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, positive_int
 
 LEAST_POINTS = 128  # at least
 POINTS_PER_ENTRY = 16
-MOST = 512  # of a sample
+MOST, ORDER = 512, 0  # of a sample, and the seed of their order
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,7 @@ class Population:
         if not len(z) or not z.shape[1]:
             raise InvalidInput("A sample of customers needs at least one context.")
         rows = np.unique(np.linspace(0, len(z) - 1, min(len(z), MOST)).astype(np.int64))
+        rows = np.random.default_rng(ORDER).permutation(rows)  # the first ones stand for all, too
         return cls(np.ascontiguousarray(z[rows]), np.full(len(rows), 1.0 / len(rows)))
 
     def config(self) -> dict[str, Any]:

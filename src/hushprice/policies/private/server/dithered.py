@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hushprice.arrays import Array, array
+from hushprice.demand import Terms
 from hushprice.errors import InvalidInput, SnapshotError
 from hushprice.kernels.dither import design, expected, posterior
 from hushprice.kernels.sgd import mean_of_sums, sum_rows
 from hushprice.kernels.state import DitherRule
-from hushprice.policies.base import Server
+from hushprice.policies.base import ReportsT, Server
 from hushprice.policies.exchange import Dither, Params, Progress
 from hushprice.policies.phases import Phase
 from hushprice.policies.private.reports import PrivateReports
@@ -27,6 +28,7 @@ FIRST_STAGE, STAGE_GROWTH = 500, 0.1  # reports of the first stage, and of a lat
 AGEING = 0.1  # f: a stage that ended after a share s of the reports counts s^f
 LATER = 2.0  # N, in reports so far
 KEPT = 0.3  # a design is judged as if it was kept for this share of the reports so far, after its stage
+LEAST_SKETCH, SKETCH_PER_ENTRY = 64, 8  # points that a design is judged by
 LAST_STAGE = 1000
 
 
@@ -38,7 +40,7 @@ class Published(NamedTuple):
     search: Array
 
 
-class DitheredServer(Server[PrivateReports]):
+class DitheredServer(Server[ReportsT]):
     """Learns from sums of reports, stage by stage.
 
     Parameters
@@ -58,6 +60,7 @@ class DitheredServer(Server[PrivateReports]):
         self.policy, self.mechanism = policy, policy.mechanism
         self.points, self.shares = policy.population.points, policy.population.shares
         self.terms = policy.population_terms
+        self.sketch = self._first_points(max(LEAST_SKETCH, SKETCH_PER_ENTRY * policy.dim))
         self.centres, self.precisions, first = policy.priors
         self.first = first
         self.variance = self.mechanism.squared_error(0.0) / self.mechanism.dim
@@ -73,6 +76,14 @@ class DitheredServer(Server[PrivateReports]):
         width = policy.prices[1] - policy.prices[0]
         self.search = np.array([math.log(0.3), math.log(0.3), 0.0, 0.0, math.log(design.LARGEST_DELTA * width)])
         self._begin()
+
+    def _first_points(self, n: int) -> tuple[tuple[Array, Array], Terms]:
+        """The first n points with their shares, and their terms: enough to judge a design by."""
+        terms = self.terms
+        few = terms._replace(
+            cost=terms.cost[:n], low=terms.low[:n], high=terms.high[:n], segment=terms.segment[:n]
+        )  # fmt: skip
+        return (self.points[:n], self.shares[:n] / self.shares[:n].sum()), few
 
     @property
     def absorbed(self) -> int:
@@ -97,14 +108,19 @@ class DitheredServer(Server[PrivateReports]):
             policy.family.scale,
         )  # fmt: skip
         G = np.empty((2 * d, 2 * d))
-        design.gains_of(rule, self.points, self.shares, self.terms, self.H, self.weights, G)
+        (points, shares), terms = self.sketch
+        design.gains_of(rule, points, shares, terms, self.H, self.weights, G)
         kept = m + KEPT * t
-        look = (G, self.H, self.weights, kept, LATER * (t + m), self.variance)
+        H, share = self._foreseen(kept)
+        look = (G, H, self.weights, share * kept, LATER * (t + m), self.variance)
         shared, differing, _ = policy.basis
         search = self.search.copy()
-        population = (self.points, self.shares)
-        dither = design.choose(rule, population, self.terms, (shared, differing), look, high - low, low, search)
+        dither = design.choose(rule, *self.sketch, (shared, differing), look, high - low, low, search)
         self._publish(Published(rule.theta, np.array(dither), search))
+
+    def _foreseen(self, kept: float) -> tuple[Array, float]:
+        """H as it will be after so many customers without their reports, and the share of them who will report."""
+        return self.H, 1.0
 
     def _publish(self, published: Published) -> None:
         self.stages.append(published)
@@ -124,12 +140,17 @@ class DitheredServer(Server[PrivateReports]):
     @property
     def length(self) -> int:
         """Reports that end this stage."""
-        before = self.absorbed - int(self.counts[-1])
+        before = self.absorbed - self.in_stage
         return max(FIRST_STAGE, int(STAGE_GROWTH * before))
+
+    @property
+    def in_stage(self) -> int:
+        """Reports of this stage so far."""
+        return int(self.counts[-1])
 
     def settle(self) -> None:
         """Learn and begin the next stage if this one has its reports."""
-        if self.counts[-1] >= self.length and self.stage < LAST_STAGE:
+        if self.in_stage >= self.length and self.stage < LAST_STAGE:
             self.ends[-1] = self.absorbed
             self._learn()
             self._begin()
@@ -144,8 +165,11 @@ class DitheredServer(Server[PrivateReports]):
                 mean_of_sums(self.mechanism.code, self.mechanism.scale, self.sums[k], self.counts[k], means[k])
         demand = (policy.family.code, policy.family.scale, *policy.outcomes)
         stages = (self.points, self.shares, self.tables, means, worth)
-        priors = (self.centres, self.precisions, self.first)
-        posterior.update(demand, stages, n, priors, self.thetas, self.H, self.weights)
+        posterior.update(demand, stages, n, self._priors(), self.thetas, self.H, self.weights)
+
+    def _priors(self) -> tuple[Array, Array, Array]:
+        """Centres, precisions and log weights of the priors, with all that is known beside the reports."""
+        return self.centres, self.precisions, self.first
 
     # -- the interface ------------------------------------------------------------------------------------------------
 
@@ -171,19 +195,26 @@ class DitheredServer(Server[PrivateReports]):
     @property
     def span(self) -> int:
         self.settle()
-        return max(self.length - int(self.counts[-1]), 1)
+        return max(self.length - self.in_stage, 1)
 
     def advance(self, n: int) -> None:
         self.advanced += n
 
-    def absorb(self, reports: PrivateReports) -> None:
+    def absorb(self, reports: ReportsT) -> None:
+        self._add(self._checked(reports))
+
+    def _checked(self, reports: object) -> PrivateReports:
+        """Return reports that the mechanism can have made in a stage that there was; refuse others unread."""
         if not isinstance(reports, PrivateReports):
             raise InvalidInput("This server takes randomised reports only. What it was handed was not looked at.")
-        rows, k = self.mechanism.check_rows(reports.rows), reports.stage
-        if not 1 <= k <= self.stage:
-            raise InvalidInput(f"There is no stage {k} yet: the last one is {self.stage}.")
-        sum_rows(self.mechanism.code, rows, self.sums[k - 1])
-        self.counts[k - 1] += len(rows)
+        if not 1 <= reports.stage <= self.stage:
+            raise InvalidInput(f"There is no stage {reports.stage} yet: the last one is {self.stage}.")
+        return PrivateReports(self.mechanism.check_rows(reports.rows), reports.stage)
+
+    def _add(self, reports: PrivateReports) -> None:
+        k = reports.stage - 1
+        sum_rows(self.mechanism.code, reports.rows, self.sums[k])
+        self.counts[k] += len(reports.rows)
 
     def estimate(self) -> tuple[Array, Array | None]:
         theta, m = self.theta, 2 * self.policy.dim
@@ -193,7 +224,7 @@ class DitheredServer(Server[PrivateReports]):
         return theta, covariance
 
     def progress(self) -> Progress:
-        return Progress(done=int(self.counts[-1]), total=self.length, counted="reports of this stage", part=self.stage)
+        return Progress(done=self.in_stage, total=self.length, counted="reports of this stage", part=self.stage)
 
     # -- as plain data ------------------------------------------------------------------------------------------------
 

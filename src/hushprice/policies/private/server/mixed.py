@@ -17,7 +17,19 @@ from hushprice.policies.private.server.sgd import SGDServer
 from hushprice.policies.snapshot import whole
 
 if TYPE_CHECKING:
+    from hushprice.policies.base import Policy
     from hushprice.policies.private.ball import BallPolicy
+
+
+def checked_records(policy: Policy, records: Records) -> Records:
+    """Return raw records of public customers if all are valid, else raise :class:`InvalidInput`."""
+    z = array("public contexts", records.z, shape=(None, policy.dim), limit=LARGEST_VALUE)
+    price = array("public prices", records.price, shape=(len(z),), limit=LARGEST_VALUE)
+    low, high = policy.prices
+    if not ((price >= low) & (price <= high)).all():
+        raise InvalidInput(f"A public price lies outside {policy.prices}.")
+    y = policy.family.check_outcome(array("public outcomes", records.y, shape=(len(z),)))
+    return Records(z, price, y, records.stage)
 
 
 class MixedServer(SGDServer[MixedReports]):
@@ -92,20 +104,10 @@ class MixedServer(SGDServer[MixedReports]):
         parts = (reports.private, reports.public) if isinstance(reports, MixedReports) else (None, None)
         if not isinstance(parts[0], PrivateReports) or not isinstance(parts[1], Records):
             raise InvalidInput("This server takes MixedReports only. What it was handed was not looked at.")
-        private, public = self.checked(parts[0]), self._checked_records(parts[1])
+        private, public = self.checked(parts[0]), checked_records(self.policy, parts[1])
         self.take(private)
         if not self.schedule.restarts or public.stage == self.q:
             self.store(public)
-
-    def _checked_records(self, records: Records) -> Records:
-        """Return raw records of public customers if all are valid, else raise :class:`InvalidInput`."""
-        z = array("public contexts", records.z, shape=(None, self.policy.dim), limit=LARGEST_VALUE)
-        price = array("public prices", records.price, shape=(len(z),), limit=LARGEST_VALUE)
-        low, high = self.policy.prices
-        if not ((price >= low) & (price <= high)).all():
-            raise InvalidInput(f"A public price lies outside {self.policy.prices}.")
-        y = self.policy.family.check_outcome(array("public outcomes", records.y, shape=(len(z),)))
-        return Records(z, price, y, records.stage)
 
     def count(self, n: int) -> None:
         super().count(n)
@@ -126,7 +128,7 @@ class MixedServer(SGDServer[MixedReports]):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         explore, public = whole(state.get("explore")), state["public"]
-        records = self._checked_records(Records(public["z"], public["price"], public["y"]))
+        records = checked_records(self.policy, Records(public["z"], public["price"], public["y"]))
         super().restore(state)
         if explore > self.length:
             raise SnapshotError(f"The snapshot explores for {explore} rounds of an episode of {self.length}.")
