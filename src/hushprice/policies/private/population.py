@@ -131,9 +131,9 @@ class Population:
         contexts : array_like of shape (n, d)
             The contexts. Of more than MOST, evenly spaced rows are taken.
         """
-        z = array("contexts", contexts, shape=(None, None), limit=LARGEST_VALUE)
-        if not len(z) or not z.shape[1]:
+        if not np.size(contexts):
             raise InvalidInput("A sample of customers needs at least one context.")
+        z = array("contexts", contexts, shape=(None, None), limit=LARGEST_VALUE)
         rows = np.unique(np.linspace(0, len(z) - 1, min(len(z), MOST)).astype(np.int64))
         rows = np.random.default_rng(ORDER).permutation(rows)  # the first ones stand for all, too
         return cls(np.ascontiguousarray(z[rows]), np.full(len(rows), 1.0 / len(rows)))

@@ -111,16 +111,18 @@ class DitheredServer(Server[ReportsT]):
         (points, shares), terms = self.sketch
         design.gains_of(rule, points, shares, terms, self.H, self.weights, G)
         kept = m + KEPT * t
-        H, share = self._foreseen(kept)
-        look = (G, H, self.weights, share * kept, LATER * (t + m), self.variance)
+        share = self.private_share
+        variance = self.variance / share if share > 0.0 else math.inf  # of the mean, times all customers
+        look = (G, self.H, self.weights, kept, LATER * (t + m), variance)
         shared, differing, _ = policy.basis
         search = self.search.copy()
         dither = design.choose(rule, *self.sketch, (shared, differing), look, high - low, low, search)
         self._publish(Published(rule.theta, np.array(dither), search))
 
-    def _foreseen(self, kept: float) -> tuple[Array, float]:
-        """H as it will be after so many customers without their reports, and the share of them who will report."""
-        return self.H, 1.0
+    @property
+    def private_share(self) -> float:
+        """Share of randomised reports among all so far."""
+        return 1.0
 
     def _publish(self, published: Published) -> None:
         self.stages.append(published)
