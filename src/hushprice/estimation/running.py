@@ -68,7 +68,7 @@ class RunningEstimator:
         self.family, self.dim = family, prior.dim
         self._given, self._penalty = prior, prior.dense_penalty if dense else prior.penalty
         self._prices_later = dense  # the kernel notes prices record by record, as it takes them in
-        self.x, self.y, self.weight = np.empty((64, m)), np.empty(64), np.ones(64)
+        self.x, self.y, self.weight = np.zeros((64, m)), np.zeros(64), np.ones(64)
         self._theta, self.P = prior.centre.copy(), prior.covariance
         self.counts = np.zeros(4, dtype=np.int64)
         self.pace = np.array([running.START_GROWTH, 0.0, 0.0, np.inf, -np.inf])
@@ -121,7 +121,7 @@ class RunningEstimator:
         need = self.records + more
         if need > len(self.y):
             capacity = max(need, 2 * len(self.y))
-            self.move_records(np.empty((capacity, self.x.shape[1])), np.empty(capacity), np.ones(capacity))
+            self.move_records(np.zeros((capacity, self.x.shape[1])), np.zeros(capacity), np.ones(capacity))
 
     def move_records(self, x: Array, y: Array, weight: Array) -> None:
         """Move the records into these arrays. ``weight`` holds ones.

@@ -144,7 +144,7 @@ def test_a_server_refuses_what_no_device_sent() -> None:
     raw, broken = hp.policies.Records(np.ones((1, 2)), np.ones(1), np.ones(1)), rows.astype(np.float64)
     impossible = rows + np.array([[0, 10**6]])
     wrong: list[Any] = [
-        None, raw, PrivateReports(rows, 3), PrivateReports(rows, 0), PrivateReports(broken, 1),  # type: ignore[arg-type]
+        None, raw, PrivateReports(rows, 3), PrivateReports(rows, 0), PrivateReports(broken, 1),
         PrivateReports(impossible, 1),
     ]  # fmt: skip
     for one in wrong:

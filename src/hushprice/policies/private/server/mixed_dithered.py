@@ -84,42 +84,6 @@ class MixedDitheredServer(DitheredServer[MixedReports]):
     def private_share(self) -> float:
         return 1.0 - self.public.records / max(self.absorbed, 1)
 
-    def absorbed(self) -> int:
-        return super().absorbed + self.public.records
-
-    @property
-    def in_stage(self) -> int:
-        return super().in_stage + self.publics
-
-    def settle(self) -> None:
-        stage = self.stage
-        super().settle()
-        if self.stage > stage:
-            self.publics = 0
-
-    def _known(self) -> tuple[Array, Array]:
-        """The information H of the records, and H theta less the gradient: their likelihood without the prior."""
-        centre, precision = self.base
-        theta, information = self.public.exact()
-        information = information / self.policy.family.scale**2
-        return information - precision, information @ theta - precision @ centre
-
-    def _priors(self) -> tuple[Array, Array, Array]:
-        if not self.public.records:
-            return super()._priors()
-        information, pull = self._known()
-        centres, precisions, first = np.empty_like(self.centres), self.precisions + information, self.first.copy()
-        for c, (centre, precision) in enumerate(zip(self.centres, self.precisions, strict=True)):
-            centres[c] = np.linalg.solve(precisions[c], precision @ centre + pull)
-            first[c] += 0.5 * (centres[c] @ precisions[c] @ centres[c] - centre @ precision @ centre)
-            first[c] += 0.5 * (np.linalg.slogdet(precision)[1] - np.linalg.slogdet(precisions[c])[1])
-        return centres, precisions, first
-
-    def _foreseen(self, kept: float) -> tuple[Array, float]:
-        if not self.public.records:
-            return super()._foreseen(kept)
-        return self.H, 1.0 - self.public.records / self.absorbed
-
     def absorb(self, reports: MixedReports) -> None:
         parts = (reports.private, reports.public) if isinstance(reports, MixedReports) else (None, None)
         if not isinstance(parts[0], PrivateReports) or not isinstance(parts[1], Records):
