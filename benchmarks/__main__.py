@@ -12,12 +12,24 @@ import numpy as np
 import typer
 
 import hushprice as hp
-from benchmarks import bounds, coverage, drift, look_ahead, peers, private, reliability, service, streaming
+from benchmarks import (
+    bounds,
+    coverage,
+    drift,
+    look_ahead,
+    peers,
+    private,
+    private_ahead,
+    reliability,
+    service,
+    streaming,
+)
 from benchmarks.common import Count, Rows, Workers, build, published, report
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.add_typer(bounds.app)
 app.add_typer(private.app)
+app.add_typer(private_ahead.app)
 app.add_typer(look_ahead.app)
 app.add_typer(drift.app)
 app.add_typer(peers.app)

@@ -137,7 +137,7 @@ def _log(market: hp.Market, rows: int, rng: np.random.Generator, *, unseen: floa
     return z, price, y
 
 
-def _prior(market: hp.Market, rows: int, seed: int, *, unseen: float = 0.0) -> hp.Prior:
+def prior_of_log(market: hp.Market, rows: int, seed: int, *, unseen: float = 0.0) -> hp.Prior:
     """What a fit of such a log knows."""
     rng = np.random.default_rng(seed)
     z, price, y = _log(market.truth(rng) if unseen else market, rows, rng, unseen=unseen)
@@ -182,8 +182,10 @@ def warm(
         drawn = logs if covariance is None else 1
         runs: dict[str, list[Result]] = {}
         for k in range(drawn):
-            real = _prior(market, size, k) if covariance is None else hp.Prior.of_estimate(market.theta, covariance)
-            bad = _prior(market, size // 2, 100 + k, unseen=0.5)
+            real = (
+                prior_of_log(market, size, k) if covariance is None else hp.Prior.of_estimate(market.theta, covariance)
+            )
+            bad = prior_of_log(market, size // 2, 100 + k, unseen=0.5)
             common: dict[str, Any] = {"family": market.family, "dim": market.dim, "prices": market.prices}
             started = {"from nothing": hp.policies.LookAhead(**common, rules=market.rules)} | _starts(market, real)
             started |= {f"confounded: {start}": policy for start, policy in _starts(market, bad).items()}
