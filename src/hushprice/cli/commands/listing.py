@@ -55,6 +55,8 @@ def list_command(
             missing = defaults.get(option) is dataclasses.MISSING
             notes = {
                 "z_max": "set by the market unless given",
+                "features": "set by the market unless given",
+                "customers": "a sample of the market's where it has no public features",
                 "prior": "log for what the market's log knows, or a file",
             }
             notes |= {"restart": "on-change to start again when demand has changed"} if cls.can_restart() else {}
@@ -84,6 +86,7 @@ _PRIVATE = {"All private policies": policies.PrivatePolicy, "Those that learn in
 def _description(name: str, thing: Any) -> str:
     """The docstring of a policy or market, without its examples. Prose is wrapped by the screen, sections are not."""
     text = re.split(r"\n\n(?:Examples\n-|>>>)", inspect.getdoc(thing) or "")[0].replace("``", "")
+    text = re.sub(r":[a-z]+:`~?([^`]+)`", r"\1", text)
     section = re.compile(r"^-+$", re.MULTILINE)
     parts = [part if section.search(part) else " ".join(part.splitlines()) for part in text.split("\n\n")]
     text = "\n\n".join(parts)
