@@ -15,7 +15,7 @@ from hushprice.estimation import Prior
 from hushprice.kernels.dither.score import dithered_score
 from hushprice.policies import LookAheadLDP, LookAheadMixed, Params, Population, PrivateReports
 from hushprice.policies.private.population import FeatureKind
-from hushprice.privacy import UnsafeSeed
+from hushprice.privacy import Ledger, UnsafeSeed
 
 OPTIONS: dict[str, Any] = {"family": "logistic", "dim": 2, "prices": (0, 3), "epsilon": 4.0}
 FEATURES = [[0.7, 1.5], [0.7, 1.5]]
@@ -184,6 +184,18 @@ def test_a_report_is_what_the_mechanism_makes_of_the_score() -> None:
         assert dithered_score(policy.rule(params), z[i], price[i], y[i], limits, np.empty(4), scores[i])
     rows = device.randomised(params, z, price, y, words)
     np.testing.assert_array_equal(rows, policy.mechanism.report_rows(scores, words))
+
+
+def test_a_price_of_other_params_is_refused_and_costs_no_budget() -> None:
+    policy, ledger = policy_of(), Ledger(epsilon=4.0)
+    device, params = policy.device(UnsafeSeed(1), ledger=ledger), policy.server().params
+    z = np.array([[1.0, 1.2]])
+    with pytest.raises(InvalidInput, match="none that the published params lead to"):
+        device.report(params, z, np.array([1.234]), np.ones(1), 1)
+    price = device.quote(params, z, np.random.default_rng(1)).price
+    device.report(params, z, price, np.ones(1), 1)
+    with pytest.raises(hp.BudgetSpent):
+        device.report(params, z, price, np.ones(1), 1)
 
 
 def hostile(params: Params, **changes: Any) -> Params:

@@ -59,16 +59,14 @@ def dithered_score(rule, z, price, y, limits, room, g):
 
 @compiled
 def dithered_reports(rule, z, price, y, terms, spec, words, rows):
-    """Write the reports of customers under the same rule; the number of prices that the rule cannot have made."""
+    """Write the reports of customers under the same rule; the score of a price that it cannot have made counts as 0."""
     cost, low, high, ladder, _, _, _ = terms
     m = rule.theta.size
-    g, room, wrong = np.empty(m), np.empty(m), 0
+    g, room = np.empty(m), np.empty(m)
     dots, chosen, v, spare = workspace(spec.pairs, m)
     for i in range(len(z)):
-        if not dithered_score(rule, z[i], price[i], y[i], (cost[i], low[i], high[i], ladder), room, g):
-            wrong += 1
+        dithered_score(rule, z[i], price[i], y[i], (cost[i], low[i], high[i], ladder), room, g)
         privatize(spec, g, words[i], rows[i], dots, chosen, v, spare)
-    return wrong
 
 
 @compiled

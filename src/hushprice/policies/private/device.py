@@ -63,11 +63,15 @@ class PrivateDevice(Device):
         """Randomised reports of sales that :meth:`_sales` accepted."""
         mechanism, params = self.policy.mechanism, self.checked(params)
         n, episode = len(z), positive_int("stage", stage)
+        self.check_prices(params, z, price, terms)
         if self.ledger is not None:
             for _ in range(n):
                 self.ledger.spend(mechanism)
         words = self.entropy.words(n * mechanism.words).reshape(n, mechanism.words)
         return PrivateReports(self.randomised(params, z, price, y, words, terms), episode)
+
+    def check_prices(self, params: Params, z: Array, price: Array, terms: Terms | None) -> None:
+        """Raise :class:`InvalidInput` for prices that no report can be made of, before the ledger is charged."""
 
     def _check_phase(self, params: Params) -> None:
         if params.phase not in self.policy.learner.phases:

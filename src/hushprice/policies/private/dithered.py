@@ -58,16 +58,16 @@ class DitheredDevice(PrivateDevice):
         kernel.dithered_greedy(self.policy.rule(params), z, self._terms(terms, len(z)), greedy)
         return greedy
 
+    def check_prices(self, params: Params, z: Array, price: Array, terms: Terms | None) -> None:
+        if not (self.propensity(params, z, price, terms).value > 0.0).all():
+            raise InvalidInput("A price is none that the published params lead to: no report was made.")
+
     def randomised(
         self, params: Params, z: Array, price: Array, y: Array, words: Words, terms: Terms | None = None
     ) -> Rows:
         policy, mechanism = self.policy, self.policy.mechanism
-        rows = np.zeros((len(z), mechanism.width), dtype=np.int64)
-        wrong = kernel.dithered_reports(
-            policy.rule(params), z, price, y, self._terms(terms, len(z)), mechanism.spec, words, rows
-        )
-        if wrong:
-            raise InvalidInput("A price is none that the published params lead to: no report was made.")
+        rows, on = np.zeros((len(z), mechanism.width), dtype=np.int64), self._terms(terms, len(z))
+        kernel.dithered_reports(policy.rule(params), z, price, y, on, mechanism.spec, words, rows)
         return rows
 
     def _terms(self, terms: Terms | None, n: int) -> Terms:
