@@ -101,8 +101,8 @@ class Population:
         Examples
         --------
         >>> Population.of([FeatureKind.of(1.0), FeatureKind.of([0, 4])]).points[:2].round(2)
-        array([[1.  , 2.  ],
-               [1.  , 0.47]])
+        array([[1.  , 0.02],
+               [1.  , 2.02]])
         """
         free = [feature for feature in features if feature.low < feature.high]
         d = sum(feature.entries for feature in features)
