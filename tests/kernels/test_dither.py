@@ -11,7 +11,7 @@ from scipy import integrate, optimize, stats
 from hushprice.arrays import Array
 from hushprice.demand import Terms, as_family
 from hushprice.kernels.dither import design, expected, posterior, prices, score
-from hushprice.kernels.glm import LINEAR, LOGISTIC, POISSON, PROBIT
+from hushprice.kernels.glm import LINEAR, LOGISTIC, POISSON, PROBIT, utility_of
 from hushprice.kernels.state import DitherRule
 
 D = 3
@@ -88,7 +88,7 @@ def scores(rule: DitherRule, z: Array, outcomes: list[float]) -> dict[tuple[int,
     """The score of a customer for each coin and outcome."""
     terms = terms_of(1)
     limits = (terms.cost[0], terms.low[0], terms.high[0], terms.ladder)
-    a, b = prices.utility_of(rule.theta, z)
+    a, b = utility_of(rule.theta, z)
     pair, found = prices.price_pair(rule, a, b, *limits), {}
     for k, y in product(range(2), outcomes):
         g = np.empty(2 * D)
@@ -117,7 +117,7 @@ def test_scores_have_mean_zero_where_theta_is_true(code: int) -> None:
         rule, z = rule_of(code, rng, pull=0.5, target=2.5), rng.uniform(0.2, 1.0, D)
         counts = [float(y) for y in range(2 if code != POISSON else 60)]
         found, mean = scores(rule, z, counts), np.zeros(2 * D)
-        a, b = prices.utility_of(rule.theta, z)
+        a, b = utility_of(rule.theta, z)
         terms = terms_of(1)
         pair = prices.price_pair(rule, a, b, terms.cost[0], terms.low[0], terms.high[0], terms.ladder)
         for (k, y), g in found.items():
@@ -135,7 +135,7 @@ def test_one_price_of_a_ladder_tells_nothing_of_the_slope() -> None:
     rule = rule_of(LOGISTIC, np.random.default_rng(2), delta=0.01)
     terms, g = terms_of(1, ladder=np.array([1.0, 2.0])), np.empty(2 * D)
     limits = (terms.cost[0], terms.low[0], terms.high[0], terms.ladder)
-    a, b = prices.utility_of(rule.theta, np.ones(D))
+    a, b = utility_of(rule.theta, np.ones(D))
     lower, upper = prices.price_pair(rule, a, b, *limits)
     assert lower == upper
     assert score.dithered_score(rule, np.ones(D), lower, 1.0, limits, np.empty(2 * D), g)
@@ -161,10 +161,10 @@ def test_expected_scores_are_those_of_all_outcomes(code: int) -> None:
     expected.mean_score(demand, theta, points, shares, stage_of(rule, points), f)
     mean = np.zeros(2 * D)
     for z, share in zip(points, shares, strict=True):
-        a, b = prices.utility_of(rule.theta, z)
+        a, b = utility_of(rule.theta, z)
         terms = terms_of(1)
         pair = prices.price_pair(rule, a, b, terms.cost[0], terms.low[0], terms.high[0], terms.ladder)
-        true_a, true_b = prices.utility_of(theta, z)
+        true_a, true_b = utility_of(theta, z)
         counts = [float(y) for y in range(2 if code != POISSON else 60)]
         for (k, y), g in scores(rule, z, counts).items():
             mean += share * 0.5 * mean_of(code, true_a - true_b * pair[k], 0.7).pmf(y) * g

@@ -465,6 +465,17 @@ def utility(z, theta, a, b):
 
 
 @compiled
+def utility_of(theta, z):
+    """(a, b), summed in the order of the entries."""
+    d = z.size
+    a, b = z[0] * theta[0], z[0] * theta[d]
+    for j in range(1, d):
+        a += z[j] * theta[j]
+        b += z[j] * theta[d + j]
+    return a, b
+
+
+@compiled
 def affine(values, shift, scale):
     """values = (values + shift) * scale, in place and in one pass."""
     for i in range(values.size):

@@ -1,6 +1,6 @@
 """The score of one record, with the price as it is or centred."""
 
-from hushprice.kernels.glm import mean
+from hushprice.kernels.glm import mean, utility_of
 from hushprice.kernels.jit import compiled
 
 LARGEST_RESIDUAL = 1e100  # a residual beyond it is cut before anything overflows
@@ -10,10 +10,7 @@ LARGEST_RESIDUAL = 1e100  # a residual beyond it is cut before anything overflow
 def score(code, theta, z, price, y, shift, factor, g):
     """The score (y - psi'(a - b p)) (z, -f (p - c) z), c = shift and f = factor: the paper's for c = 0 and f = 1."""
     d = z.size
-    a, b = z[0] * theta[0], z[0] * theta[d]
-    for j in range(1, d):
-        a += z[j] * theta[j]
-        b += z[j] * theta[d + j]
+    a, b = utility_of(theta, z)
     residual = y - mean(code, a - b * price)
     residual = min(max(residual, -LARGEST_RESIDUAL), LARGEST_RESIDUAL) if residual == residual else 0.0
     for j in range(d):

@@ -19,6 +19,7 @@ import math
 import numpy as np
 
 from hushprice.kernels.dither.expected import add_information, linearise, loss_of_prices, tabulate
+from hushprice.kernels.glm import utility_of
 from hushprice.kernels.jit import compiled
 from hushprice.kernels.look_ahead.prices import mean_gains
 from hushprice.kernels.newton import cholesky, dot, invert
@@ -37,7 +38,7 @@ LEAST_DIFFERENCE, MOST_DIFFERENCE = -4.0, 3.0  # of the weight of what differs, 
 
 @compiled
 def gains_of(rule, points, shares, terms, H, weights, G):
-    """The matrix G under the mixture of posteriors, and the inverse of the heaviest one's H."""
+    """The matrix G, for a theta as uncertain as under the heaviest prior."""
     cost, low, high, _, _, _, _ = terms
     m = rule.theta.size
     d = m // 2
@@ -48,8 +49,7 @@ def gains_of(rule, points, shares, terms, H, weights, G):
     invert(factor, P)
     for i in range(len(points)):
         z = points[i]
-        a = dot(z, rule.theta[:d])
-        b = dot(z, rule.theta[d:])
+        a, b = utility_of(rule.theta, z)
         q00 = q01 = q11 = 0.0
         for j in range(d):
             q00 += z[j] * dot(P[j, :d], z)

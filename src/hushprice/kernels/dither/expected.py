@@ -9,8 +9,8 @@ w the shares of the points, m_k and D_k the values that devices subtract. A row 
 p-, p+, m_k, D_k, L z / n and S z / n.
 """
 
-from hushprice.kernels.dither.prices import bounded_mean, bounded_slope, expected, price_pair, utility_of, weighted
-from hushprice.kernels.glm import best_profit, profit
+from hushprice.kernels.dither.prices import bounded_mean, bounded_slope, expected, price_pair, weighted
+from hushprice.kernels.glm import best_profit, profit, utility_of
 from hushprice.kernels.jit import compiled
 
 LOWER, UPPER, MEAN, HALF = 0, 1, 2, 3  # columns of a table; the weighted features follow

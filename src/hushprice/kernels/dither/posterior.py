@@ -18,7 +18,8 @@ import numpy as np
 
 from hushprice.kernels.dither.expected import add_information, linearise, mean_score
 from hushprice.kernels.jit import compiled
-from hushprice.kernels.newton import cholesky, dot, solve
+from hushprice.kernels.newton import add_penalty, cholesky, penalised, solve
+from hushprice.kernels.state import Penalty
 
 MOST_STEPS = 25
 FIRST_DAMPING, MORE_DAMPING, LESS_DAMPING, NO_DAMPING = 0.01, 6.0, 0.2, 1e-4
@@ -26,18 +27,10 @@ SETTLED_WITHIN = 1e-6  # a fall of F that is not worth another step
 
 
 @compiled
-def _from_prior(way, precision):
-    total = 0.0
-    for i in range(way.size):
-        total += way[i] * dot(precision[i], way)
-    return 0.5 * total
-
-
-@compiled
-def _value(demand, theta, stages, count, centre, precision):
+def _value(demand, theta, stages, count, prior):
     """F at theta."""
     points, shares, tables, means, worth = stages
-    value = _from_prior(theta - centre, precision)
+    value = penalised(prior, theta)
     f = np.empty(theta.size)
     for k in range(count):
         if worth[k] > 0.0:
@@ -50,17 +43,15 @@ def _value(demand, theta, stages, count, centre, precision):
 
 
 @compiled
-def _expand(demand, theta, stages, count, centre, precision, gradient, H):
+def _expand(demand, theta, stages, count, prior, gradient, H):
     """F at theta, its gradient, and the lower triangle of its Hessian without second derivatives of f."""
     points, shares, tables, means, worth = stages
     m = theta.size
-    f, J, way = np.empty(m), np.empty((m, m)), theta - centre
-    value = 0.0
-    for i in range(m):
-        gradient[i] = dot(precision[i], way)
-        value += 0.5 * way[i] * gradient[i]
-        for j in range(i + 1):
-            H[i, j] = precision[i, j]
+    f, J = np.empty(m), np.empty((m, m))
+    gradient[:] = 0.0
+    H[:] = 0.0
+    add_penalty(prior, theta, gradient, H)
+    value = penalised(prior, theta)
     for k in range(count):
         if worth[k] > 0.0:
             linearise(demand, theta, points, shares, tables[k], f, J)
@@ -78,7 +69,8 @@ def maximise(demand, stages, count, centre, precision, theta, H):
     """Move theta to the minimum of F; H receives the Hessian there, both triangles. F at the end."""
     m = theta.size
     gradient, way, damped, factor = np.empty(m), np.empty(m), np.empty((m, m)), np.zeros((m, m))
-    value = _expand(demand, theta, stages, count, centre, precision, gradient, H)
+    prior = Penalty(0.0, centre, precision)
+    value = _expand(demand, theta, stages, count, prior, gradient, H)
     damping = 0.0
     for _ in range(MOST_STEPS):
         damped[:] = H
@@ -88,11 +80,11 @@ def maximise(demand, stages, count, centre, precision, theta, H):
         if cholesky(damped, factor):
             solve(factor, gradient, way)
             trial = theta - way
-            lower = _value(demand, trial, stages, count, centre, precision)
+            lower = _value(demand, trial, stages, count, prior)
         if lower <= value:
             settled = value - lower < SETTLED_WITHIN
             theta[:] = trial
-            value = _expand(demand, theta, stages, count, centre, precision, gradient, H)
+            value = _expand(demand, theta, stages, count, prior, gradient, H)
             if settled:
                 break
             damping = LESS_DAMPING * damping if damping > NO_DAMPING else 0.0

@@ -79,17 +79,6 @@ def _excess(t):
     return DENSITY_AT_ZERO * exp(-0.5 * t * t) + t * normal_cdf(t)
 
 
-@compiled
-def utility_of(theta, z):
-    """(a, b), summed in the order of the entries."""
-    d = z.size
-    a, b = z[0] * theta[0], z[0] * theta[d]
-    for j in range(1, d):
-        a += z[j] * theta[j]
-        b += z[j] * theta[d + j]
-    return a, b
-
-
 @inlined
 def price_pair(rule, a, b, cost, low, high, ladder):
     """(p-, p+)."""

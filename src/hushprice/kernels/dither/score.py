@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from hushprice.kernels.dither.prices import expected, price_pair, utility_of, weighted
-from hushprice.kernels.glm import best_price
+from hushprice.kernels.dither.prices import expected, price_pair, weighted
+from hushprice.kernels.glm import utility_of
 from hushprice.kernels.jit import compiled
-from hushprice.kernels.quote import better_rung, rungs
 from hushprice.kernels.report import privatize, workspace
 
 
@@ -17,19 +16,6 @@ def dithered_quotes(rule, z, uniforms, terms, prices):
         a, b = utility_of(rule.theta, z[i])
         lower, upper = price_pair(rule, a, b, cost[i], low[i], high[i], ladder)
         prices[i] = lower if uniforms[i] < 0.5 else upper
-
-
-@compiled
-def dithered_greedy(rule, z, terms, prices):
-    """The prices that theta makes best."""
-    cost, low, high, ladder, _, _, _ = terms
-    for i in range(prices.size):
-        a, b = utility_of(rule.theta, z[i])
-        p = best_price(rule.code, a, b, cost[i], low[i], high[i])
-        if ladder.size:
-            first, last = rungs(ladder, low[i], high[i])
-            p = better_rung(rule.code, a, b, cost[i], p, ladder, first, last)
-        prices[i] = p
 
 
 @compiled

@@ -53,11 +53,6 @@ class DitheredDevice(PrivateDevice):
         kernel.dithered_propensities(self.policy.rule(params), z, price, self._terms(terms, len(z)), value)
         return Propensity(value, np.ones(len(z), dtype=np.bool_))
 
-    def greedy(self, params: Params, z: Array, price: Array, terms: Terms | None = None) -> Array:
-        greedy = np.empty(len(z))
-        kernel.dithered_greedy(self.policy.rule(params), z, self._terms(terms, len(z)), greedy)
-        return greedy
-
     def check_prices(self, params: Params, z: Array, price: Array, terms: Terms | None) -> None:
         if not (self.propensity(params, z, price, terms).value > 0.0).all():
             raise InvalidInput("A price is none that the published params lead to: no report was made.")
