@@ -80,7 +80,7 @@ def _redrawn(market: hp.Market, rng: np.random.Generator, share: float) -> hp.Ma
 
 
 @app.command()
-def private_robust(replications: Count = 30, workers: Workers = -1, seed: Seed = 7002, epsilon: float = 1.0) -> None:
+def private_robust(replications: Count = 30, seed: Seed = 7002, epsilon: float = 1.0) -> None:
     """Other coefficients and price ranges, wrong features, and public customers; d = 4, T = 500 000."""
     s1, s2 = hp.markets.s1(dim=4), hp.markets.s2(dim=4)
     box = [[0.0, 1.0]] * 4
