@@ -287,7 +287,7 @@ class Terms(NamedTuple):
             last=fresh(rules) if last is None else last,
         )
 
-    def rows(self, rows: slice) -> Terms:
+    def rows(self, rows: slice | npt.NDArray[np.bool_]) -> Terms:
         """The terms of the customers in ``rows``; the last prices are shared."""
         cost, low, high = (part[rows] for part in (self.cost, self.low, self.high))
         return self._replace(cost=cost, low=low, high=high, segment=self.segment[rows])

@@ -19,7 +19,7 @@ from hushprice.demand import Rules
 from hushprice.errors import InvalidInput, MissingOption, nearest
 from hushprice.estimation import Prior
 from hushprice.markets import Market
-from hushprice.policies import Policy, Population
+from hushprice.policies import Policy
 from hushprice.simulation import NearTruth
 
 USUAL_DIM = 4
@@ -195,8 +195,7 @@ def _customers(market: Market) -> dict[str, Any]:
     """What a private policy may know of the customers: the market's public features, or else a sample of contexts."""
     if market.features is not None:
         return {"features": market.features}
-    sample = market.draw(np.random.default_rng(SAMPLING_SEED), CONTEXTS_SAMPLED)
-    return {"customers": Population.sample(sample)}
+    return {"customers": market.draw(np.random.default_rng(SAMPLING_SEED), CONTEXTS_SAMPLED)}
 
 
 def options_of(cls: type[Policy]) -> list[str]:

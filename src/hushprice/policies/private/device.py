@@ -166,19 +166,10 @@ class ByChoice(PrivateDevice):
             raise InvalidInput("public must say True or False of each customer.")
         rest = ~chosen
         return MixedReports(
-            self._privatized(params, z[rest], price[rest], y[rest], stage, _only(terms, rest)),
+            self._privatized(params, z[rest], price[rest], y[rest], stage, None if terms is None else terms.rows(rest)),
             Records(z[chosen], price[chosen], y[chosen], positive_int("stage", stage)),
         )
 
 
 class MixedDevice(ByChoice, ScoreDevice):
     """Reports the score at the published theta, or the raw record of a customer who agreed to it."""
-
-
-def _only(terms: Terms | None, rows: Choices) -> Terms | None:
-    """The terms of some customers."""
-    if terms is None:
-        return None
-    return terms._replace(
-        cost=terms.cost[rows], low=terms.low[rows], high=terms.high[rows], segment=terms.segment[rows]
-    )  # fmt: skip

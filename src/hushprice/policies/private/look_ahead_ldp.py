@@ -169,13 +169,18 @@ class LookAheadLDP(PrivatePolicy):
         return (self.terms(n, segment=segment) or self.plain_terms(n)).within(self.prices)
 
     @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        """The means of z z', with a little more on its diagonal so that it can be inverted, and of z."""
+        S, mean = self.population.moments()
+        return S + np.eye(self.dim) * (1e-9 * np.trace(S) / self.dim), mean
+
+    @cached_property
     def basis(self) -> tuple[Array, Array, Array]:
         """(A, B, c): A + B makes features uncorrelated, A their shared part; z.c is nearest to 1."""
-        S, mean = self.population.moments()
-        S = S + np.eye(self.dim) * (1e-9 * np.trace(S) / self.dim)
+        S, mean = self._moments
         root = np.linalg.inv(np.linalg.cholesky(S))
-        c = np.linalg.solve(S, mean)
-        c = c / (mean @ c) if mean @ c > 0.0 else np.full(self.dim, 1.0 / self.dim)
+        nearest = np.linalg.solve(S, mean)
+        c: Array = nearest / (mean @ nearest) if mean @ nearest > 0.0 else np.full(self.dim, 1.0 / self.dim)
         v = np.linalg.solve(root, c)
         shared = np.outer(v, v @ root) / (v @ v)
         return shared, root - shared, c
@@ -200,8 +205,7 @@ class LookAheadLDP(PrivatePolicy):
         utility = self.family.link(bought)
         steep = float(self.family.curvature(utility))
         slope, usual = bought / (steep * margin), bought * (1.0 - BOUGHT) / steep
-        S, _ = self.population.moments()
-        apart = np.linalg.inv(S + np.eye(d) * (1e-9 * np.trace(S) / d)) / d
+        apart = np.linalg.inv(self._moments[0]) / d
         centre = np.concatenate([(utility + likely * slope) * c, slope * c])
         change = np.block([[np.eye(d), likely * np.eye(d)], [np.zeros((d, d)), np.eye(d)]])  # of (level, slope)
         precisions = []

@@ -13,8 +13,7 @@ from scipy.stats import qmc
 from hushprice.arrays import Array, array
 from hushprice.errors import LARGEST_VALUE, InvalidInput, finite, positive_int
 
-LEAST_POINTS = 128  # at least
-POINTS_PER_ENTRY = 16
+LEAST_POINTS, POINTS_PER_ENTRY = 128, 16  # of a population made of public features
 MOST, ORDER = 512, 0  # of a sample, and the seed of their order
 
 

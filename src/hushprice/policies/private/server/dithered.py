@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hushprice.arrays import Array, array
-from hushprice.demand import Terms
 from hushprice.errors import InvalidInput, SnapshotError
 from hushprice.kernels.dither import design, expected, posterior
 from hushprice.kernels.sgd import mean_of_sums, sum_rows
@@ -19,7 +18,6 @@ from hushprice.policies.base import ReportsT, Server
 from hushprice.policies.exchange import Dither, Params, Progress
 from hushprice.policies.phases import Phase
 from hushprice.policies.private.reports import PrivateReports
-from hushprice.policies.snapshot import whole
 
 if TYPE_CHECKING:
     from hushprice.policies.private.look_ahead_ldp import LookAheadLDP
@@ -60,30 +58,24 @@ class DitheredServer(Server[ReportsT]):
         self.policy, self.mechanism = policy, policy.mechanism
         self.points, self.shares = policy.population.points, policy.population.shares
         self.terms = policy.population_terms
-        self.sketch = self._first_points(max(LEAST_SKETCH, SKETCH_PER_ENTRY * policy.dim))
+        few = slice(max(LEAST_SKETCH, SKETCH_PER_ENTRY * policy.dim))  # enough to judge a design by
+        self.sketch = (self.points[few], self.shares[few] / self.shares[few].sum()), self.terms.rows(few)
         self.centres, self.precisions, first = policy.priors
         self.first = first
         self.variance = self.mechanism.squared_error(0.0) / self.mechanism.dim
-        m = 2 * policy.dim
         self.thetas, self.H = self.centres.copy(), self.precisions.copy()
         self.weights = np.full(len(first), 1.0 / len(first))
+        self._clear()
+        self._begin()
+
+    def _clear(self) -> None:
+        """Forget all stages."""
+        m = 2 * self.policy.dim
         self.stages: list[Published] = []
         self.counts = np.zeros(0, dtype=np.int64)
         self.ends = np.zeros(0, dtype=np.int64)  # reports at the end of each stage
         self.sums = np.zeros((0, m), dtype=np.int64)
         self.tables = np.empty((0, len(self.points), 4 + m))
-        self.advanced = 0
-        width = policy.prices[1] - policy.prices[0]
-        self.search = np.array([math.log(0.3), math.log(0.3), 0.0, 0.0, math.log(design.LARGEST_DELTA * width)])
-        self._begin()
-
-    def _first_points(self, n: int) -> tuple[tuple[Array, Array], Terms]:
-        """The first n points with their shares, and their terms: enough to judge a design by."""
-        terms = self.terms
-        few = terms._replace(
-            cost=terms.cost[:n], low=terms.low[:n], high=terms.high[:n], segment=terms.segment[:n]
-        )  # fmt: skip
-        return (self.points[:n], self.shares[:n] / self.shares[:n].sum()), few
 
     @property
     def absorbed(self) -> int:
@@ -101,7 +93,7 @@ class DitheredServer(Server[ReportsT]):
     def _begin(self) -> None:
         """Choose what the next stage publishes."""
         policy, d, t = self.policy, self.policy.dim, self.absorbed
-        m = max(FIRST_STAGE, int(STAGE_GROWTH * t))
+        m = _length(t)
         low, high = policy.prices
         rule = DitherRule(
             policy.family.code, self.theta, 0.0, 0.0, low, np.empty((d, d)), np.empty((d, d)), *policy.outcomes,
@@ -115,7 +107,7 @@ class DitheredServer(Server[ReportsT]):
         variance = self.variance / share if share > 0.0 else math.inf  # of the mean, times all customers
         look = (G, self.H, self.weights, kept, LATER * (t + m), variance)
         shared, differing, _ = policy.basis
-        search = self.search.copy()
+        search = np.empty(5)
         dither = design.choose(rule, *self.sketch, (shared, differing), look, high - low, low, search)
         self._publish(Published(rule.theta, np.array(dither), search))
 
@@ -126,7 +118,6 @@ class DitheredServer(Server[ReportsT]):
 
     def _publish(self, published: Published) -> None:
         self.stages.append(published)
-        self.search = published.search
         m = 2 * self.policy.dim
         self.counts, self.ends = np.append(self.counts, 0), np.append(self.ends, 0)
         self.sums = np.vstack([self.sums, np.zeros((1, m), dtype=np.int64)])
@@ -142,8 +133,7 @@ class DitheredServer(Server[ReportsT]):
     @property
     def length(self) -> int:
         """Reports that end this stage."""
-        before = self.absorbed - self.in_stage
-        return max(FIRST_STAGE, int(STAGE_GROWTH * before))
+        return _length(self.absorbed - self.in_stage)
 
     @property
     def in_stage(self) -> int:
@@ -200,7 +190,7 @@ class DitheredServer(Server[ReportsT]):
         return max(self.length - self.in_stage, 1)
 
     def advance(self, n: int) -> None:
-        self.advanced += n
+        """Stages end by reports; who was quoted a price does not count."""
 
     def absorb(self, reports: ReportsT) -> None:
         self._add(self._checked(reports))
@@ -232,7 +222,6 @@ class DitheredServer(Server[ReportsT]):
 
     def state(self) -> dict[str, Any]:
         return {
-            "advanced": self.advanced,
             "counts": self.counts.copy(),
             "ends": self.ends.copy(),
             "sums": self.sums.copy(),
@@ -253,14 +242,16 @@ class DitheredServer(Server[ReportsT]):
         weights = array("weights", state["weights"], shape=(C,)).copy()
         if not n or (counts < 0).any() or not (weights >= 0.0).all() or not abs(weights.sum() - 1.0) < 1e-6:
             raise SnapshotError("The snapshot's stages or weights make no sense.")
-        advanced = whole(state.get("advanced"))
-        self.stages, self.tables = [], np.empty((0, len(self.points), 4 + m))
-        self.counts, self.ends = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        self.sums = np.zeros((0, m), dtype=np.int64)
+        self._clear()
         for row in published:
             self._publish(Published(row[:m].copy(), row[m : m + 3].copy(), row[m + 3 :].copy()))
-        self.counts, self.ends, self.sums, self.advanced = counts, ends, sums, advanced
+        self.counts, self.ends, self.sums = counts, ends, sums
         self.thetas, self.H, self.weights = thetas, H, weights
+
+
+def _length(before: int) -> int:
+    """How many reports a stage takes after so many."""
+    return max(FIRST_STAGE, int(STAGE_GROWTH * before))
 
 
 def _whole(values: Any, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
